@@ -1,0 +1,57 @@
+"""Training of classifiers that stay right when training labels are wrong and inputs are attacked.
+
+Everything here is imported at its first use, so that `import orat` and `orat --help` do not wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orat.attacks import PGD, suite
+    from orat.data import load as load_data
+    from orat.data.dataset import Dataset
+    from orat.errors import InputError, TrainingError
+    from orat.evaluation import correct, evaluate
+    from orat.execute import train
+    from orat.finished import load_model
+    from orat.methods import AT, ORAT, ST, AoRR
+    from orat.ranking import MinMaxLoss, RankedRangeLoss, ranked_range
+    from orat.run import Run
+
+__version__ = "0.1.0"
+
+PLACES = {
+    "AT": "orat.methods",
+    "AoRR": "orat.methods",
+    "Dataset": "orat.data.dataset",
+    "InputError": "orat.errors",
+    "MinMaxLoss": "orat.ranking",
+    "ORAT": "orat.methods",
+    "PGD": "orat.attacks",
+    "RankedRangeLoss": "orat.ranking",
+    "Run": "orat.run",
+    "ST": "orat.methods",
+    "TrainingError": "orat.errors",
+    "correct": "orat.evaluation",
+    "evaluate": "orat.evaluation",
+    "load_data": "orat.data:load",
+    "load_model": "orat.finished",
+    "ranked_range": "orat.ranking",
+    "suite": "orat.attacks",
+    "train": "orat.execute",
+}
+
+__all__ = [
+    "AT", "ORAT", "PGD", "ST", "AoRR", "Dataset", "InputError", "MinMaxLoss", "RankedRangeLoss", "Run",
+    "TrainingError", "correct", "evaluate", "load_data", "load_model", "ranked_range", "suite", "train",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Finds a public name in its module."""
+    if name not in PLACES:
+        raise AttributeError(f"module 'orat' has no attribute {name!r}")
+    module, _, attribute = PLACES[name].partition(":")
+    return getattr(import_module(module), attribute or name)

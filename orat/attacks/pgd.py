@@ -1,0 +1,125 @@
+"""The one projected-gradient core: every gradient attack of the package is a value of it, or calls `maximize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from orat.attacks.balls import BALLS
+from orat.errors import InputError, unknown
+from orat.losses import cross_entropy
+from orat.types import Images, Labels, PerSample
+
+STARTS = ("uniform", "gaussian", "none")
+MODES = ("eval", "train")
+GAUSSIAN_START = 0.001  # TRADES starts this near
+
+
+class Attack(Protocol):
+    """Anything that turns images in [0, 1] into worse ones."""
+
+    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Generator | None = None) -> Images: ...
+
+
+@contextmanager
+def frozen(model: nn.Module, mode: str = "eval") -> Iterator[None]:
+    """The model as an attack sees it: in this mode, its parameters out of the graph; restored afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    learned = [p for p in model.parameters() if p.requires_grad]
+    model.train(mode == "train")
+    for parameter in learned:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter in learned:
+            parameter.requires_grad_(True)
+
+
+@dataclass(frozen=True)
+class PGD:
+    """Steepest ascent of a per-sample loss from a random start, projected after every step (Madry et al., 2018)."""
+
+    eps: float
+    steps: int = 10
+    step_size: float | None = None  # a quarter of eps, as in the paper, where not given
+    norm: str = "linf"
+    start: str = "uniform"
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    mode: str = "eval"  # of the model during the attack: its running statistics, no dropout
+
+    def __post_init__(self) -> None:
+        check_radius(self.eps, self.norm)
+        if self.steps < 0:
+            raise InputError(f"steps = {self.steps}: an attack takes 0 or more steps")
+        if self.step_size is not None and not self.step_size >= 0:
+            raise InputError(f"step_size = {self.step_size}: give a number of 0 or more")
+        if self.start not in STARTS:
+            raise unknown("start", self.start, STARTS)
+        if self.mode not in MODES:
+            raise unknown("attack mode", self.mode, MODES)
+
+    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Generator | None = None) -> Images:
+        """The images x moved inside their eps-balls and [0, 1] so that the loss against y grows."""
+        check_images(x)
+        with frozen(model, self.mode):
+            return self.maximize(lambda adv: self.loss(model(adv), y), x, generator)
+
+    def maximize(
+        self, objective: Callable[[Images], PerSample], x: Images, generator: Generator | None = None
+    ) -> Images:
+        """Ascends any objective of the input that gives one number per sample."""
+        ball = BALLS[self.norm]
+        step_size = self.eps / 4 if self.step_size is None else self.step_size
+        adv = self.begin(x, generator)
+        for _ in range(self.steps):
+            adv.requires_grad_()
+            (gradient,) = torch.autograd.grad(objective(adv).sum(), adv)
+            adv = adv.detach()
+            adv = self.project(adv + step_size * ball.ascend(gradient, adv), x)
+        return adv
+
+    def begin(self, x: Images, generator: Generator | None) -> Images:
+        """Where the ascent starts."""
+        if self.start == "none":
+            return x.detach().clone()
+        if self.start == "gaussian":
+            noise = GAUSSIAN_START * torch.empty_like(x).normal_(generator=generator)
+        else:
+            noise = self.eps * BALLS[self.norm].start(x, generator)
+        return self.project(x + noise, x)
+
+    def project(self, moved: Images, x: Images) -> Images:
+        """The nearest point of the ball, then of [0, 1]; the second never leaves the ball, since x is in [0, 1]."""
+        if self.norm == "linf":  # one rounding less than by the difference: x + eps is met exactly
+            return torch.clamp(moved, x - self.eps, x + self.eps).clamp_(0, 1).detach()
+        return (x + BALLS[self.norm].project(moved - x, self.eps)).clamp_(0, 1).detach()
+
+
+def check_radius(eps: float, norm: str) -> None:
+    """Refuses a radius on the wrong scale."""
+    if norm not in BALLS:
+        raise unknown("norm", norm, BALLS)
+    if not eps >= 0:
+        raise InputError(f"eps = {eps}: the radius of an attack is 0 or more")
+    if norm == "linf" and eps > 1:
+        raise InputError(f"eps = {eps:g} is more than the whole range of a pixel in [0, 1]: did you mean {eps:g}/255?")
+
+
+def check_images(x: Images) -> None:
+    """Refuses inputs outside [0, 1]; on a GPU that would wait for the device, so there only `evaluate` looks."""
+    if x.is_cuda or x.numel() == 0:
+        return
+    low, high = float(x.min()), float(x.max())
+    if not (low >= 0 and high <= 1):
+        raise InputError(
+            f"inputs run from {low:g} to {high:g}, but attacks live in [0, 1]: divide pixels by 255, "
+            f"and put normalization inside the model as its first layer"
+        )

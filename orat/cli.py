@@ -1,0 +1,193 @@
+"""The command line: train, evaluate, data, demo. Nothing here imports torch before a command runs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from orat.errors import InputError, TrainingError
+from orat.flags import Parser, add_run_flags, run_from
+from orat.numbers import number, whole
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; what the user can mend is one line on standard error and exit code 2."""
+    try:
+        arguments = parser().parse(sys.argv[1:] if argv is None else argv)
+        return arguments.command(arguments)
+    except InputError as error:
+        return fail(str(error), 2)
+    except TrainingError as error:
+        return fail(str(error), 1)
+    except OSError as error:
+        return fail(disk_error(error), 2)
+    except KeyboardInterrupt:
+        return fail("stopped; the same command goes on from the last checkpoint", 130)
+
+
+def fail(message: str, code: int) -> int:
+    """One line for the user, and the exit code."""
+    sys.stderr.write(f"orat: {message}\n")
+    return code
+
+
+def disk_error(error: OSError) -> str:
+    """What went wrong with a file, and what to do."""
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"{where}{error.strerror}: what was saved before is whole; "
+            "make room and give the same command again to go on"
+        )
+    return f"{where}{error.strerror or error}"
+
+
+def parser() -> Parser:
+    """The parser of all commands."""
+    top = Parser(prog="orat", description="Train classifiers that withstand wrong labels and attacked inputs.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    add_train(commands)
+    add_evaluate(commands)
+    add_data(commands)
+    add_demo(commands)
+    return top
+
+
+def add_command(commands: Any, name: str, command: Any, text: str) -> Parser:
+    """One command with what all commands share."""
+    one: Parser = commands.add_parser(name, help=text, description=text)
+    one.set_defaults(command=command, parser=one)
+    return one
+
+
+def add_places(one: Parser) -> None:
+    """Where the data and the device are."""
+    one.add_argument("--data-dir", metavar="DIR", help="where data sets lie (default: $ORAT_DATA, else ./data)")
+    one.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    one.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_train(commands: Any) -> None:
+    """orat train."""
+    one = add_command(commands, "train", train, "train a network and test it; the same command again resumes")
+    one.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/ and a name made from the run)")
+    one.add_argument("--quiet", action="store_true", help="no progress")
+    add_places(one)
+    add_run_flags(one)
+
+
+def train(arguments: Namespace) -> int:
+    """Trains a run and prints its result."""
+    run = run_from(arguments)
+    from orat.execute import default_folder
+    from orat.execute import train as execute
+    from orat.progress import Display
+    from orat.tables import print_accuracy, shares
+
+    out = Path(arguments.out) if arguments.out else default_folder(run)
+    result = execute(run, out, arguments.data_dir, arguments.device, Display(not arguments.quiet))
+    if arguments.json:
+        print_json(result | {"folder": str(out)})
+        return 0
+    rows = {
+        f"{which} (epoch {result[which]['epoch']})": shares(result[which])
+        for which in ("last", "chosen")
+        if result[which]
+    }
+    if result["examples"]:
+        print_accuracy(f"{run.data}, {run.method_name}", rows, run.eps, run.norm, result["examples"])
+    else:
+        say(f"{run.data} has no test part; accuracy on what was held out is in history.jsonl")
+    say(f"run folder: {out}")
+    return 0
+
+
+def add_evaluate(commands: Any) -> None:
+    """orat evaluate."""
+    one = add_command(commands, "evaluate", evaluate, "accuracy of a finished run under attack")
+    one.add_argument("run", metavar="RUN", help="the run's folder")
+    one.add_argument("--attacks", default="fgsm,pgd20,cw", help="names with commas between (default: fgsm,pgd20,cw)")
+    one.add_argument("--eps", help="another radius than the run's, such as 8/255")
+    one.add_argument("--examples", metavar="N", help="only the first N test images")
+    one.add_argument("--weights", default="last", help="last or chosen: which epoch's (default: last)")
+    add_places(one)
+
+
+def evaluate(arguments: Namespace) -> int:
+    """Evaluates a finished run and prints the accuracies."""
+    eps = None if arguments.eps is None else number(arguments.eps)
+    examples = None if arguments.examples is None else whole(arguments.examples)
+    from orat.finished import evaluate_run
+    from orat.progress import Display
+    from orat.tables import print_accuracy
+
+    attacks = [name for name in arguments.attacks.split(",") if name]
+    report = evaluate_run(
+        arguments.run, attacks, eps, examples, arguments.weights, arguments.data_dir, arguments.device, Display()
+    )
+    if arguments.json:
+        print_json(report)
+        return 0
+    rows = {arguments.weights: report["accuracy"]}
+    print_accuracy(arguments.run, rows, report["eps"], report["norm"], report["examples"])
+    return 0
+
+
+def add_data(commands: Any) -> None:
+    """orat data."""
+    one = add_command(commands, "data", data, "list and check the data sets that are there, or download one")
+    one.add_argument("--data-dir", metavar="DIR", help="where data sets lie (default: $ORAT_DATA, else ./data)")
+    one.add_argument("--download", metavar="NAME", help="download mnist, cifar10 or cifar100 there")
+    one.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def data(arguments: Namespace) -> int:
+    """Lists the data sets, after a download if one is wanted."""
+    from orat.listing import download, listing, table
+
+    folder = None if arguments.data_dir is None else Path(arguments.data_dir)
+    if arguments.download:
+        download(arguments.download, folder)
+    rows = listing(folder)
+    if arguments.json:
+        print_json(rows)
+        return 0
+    from rich.console import Console
+
+    Console(highlight=False).print(table(rows))
+    return 0
+
+
+def add_demo(commands: Any) -> None:
+    """orat demo."""
+    one = add_command(commands, "demo", demo, "AT and ORAT side by side on bundled data with wrong labels")
+    one.add_argument("--out", default="runs/demo", metavar="DIR", help="where the run folders go (default: runs/demo)")
+    one.add_argument("--seed", default="0", help="seed of the wrong labels and of the training (default: 0)")
+    one.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def demo(arguments: Namespace) -> int:
+    """Runs the demo and shows it."""
+    seed = whole(arguments.seed)
+    from orat import demo as side_by_side
+
+    results = side_by_side.demo(Path(arguments.out), seed)
+    if arguments.json:
+        print_json(results)
+        return 0
+    side_by_side.show(results)
+    return 0
+
+
+def say(text: str) -> None:
+    """For people, on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def print_json(content: Any) -> None:
+    """For machines, on standard output."""
+    sys.stdout.write(json.dumps(content) + "\n")

@@ -1,0 +1,148 @@
+"""Arrays of one's own: an .npz file with x_train, y_train and, where there are such, x_test, y_test, true_y_train."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from orat.data.dataset import Dataset, Splits
+from orat.errors import InputError
+
+Array = npt.NDArray[Any]
+
+CHANNELS = (1, 3)
+KEYS = ("x_train", "y_train", "x_test", "y_test", "true_y_train", "class_names")
+BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
+
+# Below half a level of 8 bits (0.002): what remains of pixels that were divided by 255 and saved as floats.
+LOSSLESS = 1e-3
+
+
+def read(file: Path) -> Splits:
+    """The training and test parts in one .npz file."""
+    arrays = _load(file)
+    for key in ("x_train", "y_train", *(("x_test", "y_test") if {"x_test", "y_test"} & arrays.keys() else ())):
+        if key not in arrays:
+            raise InputError(f"{file} has no {key!r}, only {', '.join(sorted(arrays)) or 'nothing known'}: add it")
+    samples = _as_bytes({key: _samples(file, key, arrays[key]) for key in ("x_train", "x_test") if key in arrays})
+    labels = {key: _labels(file, key, arrays[key]) for key in ("y_train", "y_test", "true_y_train") if key in arrays}
+    classes = _classes(arrays.get("class_names"), labels.values())
+    train = _dataset(samples["x_train"], labels["y_train"], classes, labels.get("true_y_train"))
+    if "x_test" not in samples:
+        return Splits(train=train, test=None)
+    test = _dataset(samples["x_test"], labels["y_test"], classes)
+    if test.shape != train.shape:
+        raise InputError(f"{file}: x_train has samples of {train.shape}, x_test of {test.shape}: give both one shape")
+    return Splits(train=train, test=test)
+
+
+def _load(file: Path) -> dict[str, Array]:
+    try:
+        # NumPy leaves a file of its own open when it is no zip.
+        with file.open("rb") as stream:
+            content = np.load(stream, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                raise InputError(f"{file} holds a single array: save with np.savez(file, x_train=..., y_train=...)")
+            return {key: content[key] for key in KEYS if key in content.files}
+    except InputError:
+        raise
+    except BROKEN as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"cannot read {file} as .npz ({reason}): save it again with np.savez") from error
+
+
+def _samples(file: Path, key: str, array: Array) -> Array:
+    """Images as (n, channels, height, width) or points as (n, dimensions): bytes, or float32 in [0, 1]."""
+    name = f"{key} in {file}"
+    if array.size == 0:
+        raise InputError(f"{name} is empty, of shape {array.shape}: give at least one sample")
+    if array.dtype != np.uint8:
+        array = _unit_floats(name, array)
+    if array.ndim == 2:
+        if array.dtype == np.uint8:
+            raise InputError(f"{name} is uint8 of shape {array.shape}: give images 3 or 4 axes, and points as floats")
+        return array
+    return _channels_first(name, array)
+
+
+def _unit_floats(name: str, array: Array) -> Array:
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"{name} holds {array.dtype}: give pixels as uint8, or floats in [0, 1]")
+    low, high = array.min(), array.max()
+    if not np.isfinite(low) or not np.isfinite(high):
+        raise InputError(f"{name} holds NaN or infinity: remove or mend these samples")
+    if array.dtype.kind != "f" or low < 0 or high > 1:
+        advice = "store pixels as uint8" if low >= 0 and high <= 255 else "rescale to [0, 1]"
+        raise InputError(f"{name} is {array.dtype} from {low:g} to {high:g}: {advice}")
+    return array.astype(np.float32)
+
+
+def _channels_first(name: str, array: Array) -> Array:
+    if array.ndim == 3:
+        return array[:, None]
+    if array.ndim != 4:
+        raise InputError(f"{name} has the shape {array.shape}: give (n, H, W), (n, H, W, C), (n, C, H, W) or (n, d)")
+    first, last = array.shape[1] in CHANNELS, array.shape[3] in CHANNELS
+    if first and last:
+        raise InputError(
+            f"{name} has the shape {array.shape}: both ends could be channels; transpose, or pad the images"
+        )
+    if not first and not last:
+        raise InputError(f"{name} has the shape {array.shape}: give 1 or 3 channels (drop a fourth, alpha)")
+    return array if first else array.transpose(0, 3, 1, 2)
+
+
+def _as_bytes(samples: dict[str, Array]) -> dict[str, Array]:
+    """Float images as bytes, if all parts lose nothing by that; otherwise all as floats."""
+    if any(array.ndim == 2 for array in samples.values()):
+        return samples
+    floats = [array for array in samples.values() if array.dtype != np.uint8]
+    if all(np.abs(np.rint(array * 255) / 255 - array).max() <= LOSSLESS for array in floats):
+        return {key: _levels(array) for key, array in samples.items()}
+    return {
+        key: array if array.dtype != np.uint8 else (array / 255).astype(np.float32) for key, array in samples.items()
+    }
+
+
+def _levels(array: Array) -> Array:
+    return array if array.dtype == np.uint8 else np.rint(array * 255).astype(np.uint8)
+
+
+def _labels(file: Path, key: str, array: Array) -> Array:
+    name = f"{key} in {file}"
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        hint = " (one-hot labels: take their argmax)" if array.ndim == 2 else ""
+        raise InputError(f"{name} has the shape {array.shape}: give integers of shape (n,){hint}")
+    if array.size == 0:
+        raise InputError(f"{name} is empty: give one label a sample")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} holds {array.dtype}: give integers, and their names as class_names")
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.floor(array))).all():
+        raise InputError(f"{name} holds fractions or NaN, from {array.min():g} to {array.max():g}: give integers")
+    if array.min() < 0:
+        raise InputError(f"{name} holds {array.min():g}: give integers from 0 on")
+    return array.astype(np.int64)
+
+
+def _classes(names: Array | None, labels: Iterable[Array]) -> tuple[str, ...]:
+    if names is None:
+        return tuple(str(i) for i in range(1 + max(int(array.max()) for array in labels)))
+    return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names.ravel().tolist())
+
+
+def _dataset(samples: Array, labels: Array, classes: tuple[str, ...], true_labels: Array | None = None) -> Dataset:
+    return Dataset(
+        images=torch.from_numpy(np.ascontiguousarray(samples)),
+        labels=torch.from_numpy(labels),
+        classes=classes,
+        true_labels=None if true_labels is None else torch.from_numpy(true_labels),
+    )

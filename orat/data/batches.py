@@ -1,0 +1,67 @@
+"""A data set in memory -> batches on its device, shuffled, cropped and flipped there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import pad
+
+from orat.data.dataset import Dataset
+from orat.types import Batch, Images, Indices
+
+PADDING = 4  # pixels on each side that a random crop may move by, as is usual on CIFAR
+
+
+def shuffled(n: int, seed: int, epoch: int) -> Indices:
+    """The order of one epoch; a function of seed and epoch alone, so that a resumed epoch finds it again."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
+
+
+def steps_per_epoch(n: int, batch_size: int) -> int:
+    """How many batches an epoch has."""
+    return ceil(n / batch_size)
+
+
+def batches(
+    data: Dataset, order: Indices, batch_size: int, augment: str, generator: Generator, skip: int = 0
+) -> Iterator[Batch]:
+    """The samples in this order in batches of nearly equal size, never one of a single straggler; the first skipped."""
+    order = order.to(data.labels.device)
+    for index in order.tensor_split(steps_per_epoch(len(order), batch_size))[skip:]:
+        images = augmented(data.images[index], augment, generator)
+        yield Batch(as_input(images), data.labels[index], index)
+
+
+def as_input(images: Tensor) -> Images:
+    """Images as a network takes them: float32 in [0, 1], channels last in memory."""
+    x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+def augmented(images: Tensor, augment: str, generator: Generator) -> Tensor:
+    """Images after the random changes that `augment` names."""
+    if "crop" in augment:
+        images = cropped(images, generator)
+    if "flip" in augment:
+        images = flipped(images, generator)
+    return images
+
+
+def cropped(images: Tensor, generator: Generator) -> Tensor:
+    """Each image moved by up to four pixels in both directions, zeros coming in."""
+    n, _, height, width = images.shape
+    moves = torch.randint(0, 2 * PADDING + 1, (2, n, 1), generator=generator, device=images.device)
+    rows = moves[0] + torch.arange(height, device=images.device)
+    columns = moves[1] + torch.arange(width, device=images.device)
+    padded = pad(images, (PADDING,) * 4).movedim(1, -1)
+    samples = torch.arange(n, device=images.device)
+    return padded[samples[:, None, None], rows[:, :, None], columns[:, None, :]].movedim(-1, 1)
+
+
+def flipped(images: Tensor, generator: Generator) -> Tensor:
+    """Half of the images mirrored left to right."""
+    coins = torch.rand(len(images), generator=generator, device=images.device) < 0.5
+    return torch.where(coins[:, None, None, None], images.flip(3), images)

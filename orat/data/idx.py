@@ -1,0 +1,89 @@
+"""MNIST: four IDX files, plain or gzipped, as LeCun et al. publish them (1998)."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from orat.data.dataset import Dataset, Splits
+from orat.errors import InputError
+
+CLASSES = tuple("0123456789")
+SIDE = 28
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def present(folder: Path) -> bool:
+    """Whether any of the four files is in this folder."""
+    parts = ((prefix, kind) for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+    return any(spelling.is_file() for prefix, kind in parts for spelling in _spellings(folder, prefix, kind))
+
+
+def read(folder: Path) -> Splits:
+    """The training and test digits in this folder."""
+    return Splits(train=_part(folder, "train"), test=_part(folder, "t10k"))
+
+
+def read_idx(file: Path, dimensions: int) -> npt.NDArray[np.uint8]:
+    """The array of bytes in one IDX file, in the shape that its header states."""
+    raw = _content(file)
+    header = 4 * (1 + dimensions)
+    if len(raw) < header:
+        raise InputError(f"{file} is cut off: {len(raw)} bytes found, {header} wanted for its header; get it again")
+    magic, *shape = struct.unpack(f">{1 + dimensions}I", raw[:header])
+    wanted_magic = 0x0800 + dimensions  # 08: unsigned bytes
+    if magic != wanted_magic:
+        raise InputError(f"{file} starts with {magic}, not with {wanted_magic}: it is no IDX file of this kind")
+    wanted = header + math.prod(shape)
+    if len(raw) != wanted:
+        fault = "is cut off" if len(raw) < wanted else "is too long"
+        raise InputError(f"{file} {fault}: {len(raw)} bytes found, {wanted} wanted by its header; get it again")
+    return np.frombuffer(raw, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def _part(folder: Path, prefix: str) -> Dataset:
+    images_file = _find(folder, prefix, "images-idx3")
+    labels_file = _find(folder, prefix, "labels-idx1")
+    images = read_idx(images_file, dimensions=3)
+    labels = read_idx(labels_file, dimensions=1)
+    n, height, width = images.shape
+    if (height, width) != (SIDE, SIDE):
+        raise InputError(f"{images_file} holds images of {height}x{width}: MNIST has {SIDE}x{SIDE}")
+    if len(labels) != n:
+        raise InputError(f"{images_file} holds {n} images, but {labels_file} {len(labels)} labels: get both again")
+    if n and labels.max() >= len(CLASSES):
+        raise InputError(f"{labels_file} holds the label {labels.max()}: MNIST has 0..9; get the file again")
+    pixels = torch.from_numpy(images.copy()).unsqueeze(1)
+    return Dataset(images=pixels, labels=torch.from_numpy(labels.astype(np.int64)), classes=CLASSES)
+
+
+def _spellings(folder: Path, prefix: str, kind: str) -> list[Path]:
+    # The site has "train-images-idx3-ubyte.gz"; some archives have "train-images.idx3-ubyte" inside.
+    stems = (f"{prefix}-{kind}-ubyte", f"{prefix}-{kind.replace('-', '.')}-ubyte")
+    return [folder / f"{stem}{ending}" for stem in stems for ending in ("", ".gz")]
+
+
+def _find(folder: Path, prefix: str, kind: str) -> Path:
+    for file in _spellings(folder, prefix, kind):
+        if file.is_file():
+            return file
+    raise InputError(f"{folder} has no {prefix}-{kind}-ubyte or {prefix}-{kind}-ubyte.gz: put the file there")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        raw = file.read_bytes()
+        # By content, not by name: some servers unpack a .gz on the way.
+        return gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        found = file.stat().st_size
+        raise InputError(f"{file} is a damaged gzip file, {found} bytes found ({error}): get it again") from error
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error

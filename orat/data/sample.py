@@ -1,0 +1,15 @@
+"""The bundled sample of MNIST: 600 training and 100 test digits a class, made by scripts/make_sample.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orat.data import idx
+from orat.data.dataset import Splits
+
+FOLDER = Path(__file__).parent / "mnist_sample"
+
+
+def read() -> Splits:
+    """The 6,000 training and 1,000 test digits that come with the package."""
+    return idx.read(FOLDER)

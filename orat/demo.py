@@ -1,0 +1,45 @@
+"""AT and ORAT side by side on the bundled data with wrong labels: what the package is for, in a few minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orat.execute import train
+from orat.methods import AT, ORAT, Method
+from orat.progress import Display
+from orat.run import Run
+from orat.tables import print_accuracy, shares
+
+NOISE_RATE = 0.3
+METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.27)}
+
+
+def demo(out: Path, seed: int = 0, data_dir: Path | None = None, display: Display | None = None) -> dict[str, Any]:
+    """Trains both in folders under `out`, and returns their results by name."""
+    display = display or Display()
+    results = {}
+    for name, method in METHODS.items():
+        run = Run(data="sample", method=method, noise="symmetric", noise_rate=NOISE_RATE, noise_seed=seed, seed=seed)
+        display.line(f"{name}: {run.epochs} epochs, {NOISE_RATE:.0%} of the training labels are wrong")
+        folder = out / f"{name.lower()}-seed{seed}"
+        results[name] = train(run, folder, data_dir, "cpu", display) | {"folder": str(folder)}
+    return results
+
+
+def show(results: dict[str, Any]) -> None:
+    """The results as a table, what ORAT cut, and where the folders are."""
+    first = next(iter(results.values()))
+    rows = {name: shares(result["last"]) for name, result in results.items()}
+    title = f"MNIST sample, {NOISE_RATE:.0%} of the training labels wrong, last epoch"
+    print_accuracy(title, rows, first["eps"], first["norm"], first["examples"])
+    console = Console(highlight=False, soft_wrap=True)
+    found = results["ORAT"]["outliers"]
+    console.print(
+        f"ORAT cut {found['flipped_and_cut']} of the {found['flipped']} wrong labels ({found['recall']:.1%}); "
+        f"of the {found['cut']} samples it cut, {found['precision']:.1%} were wrong."
+    )
+    for name, result in results.items():
+        console.print(f"{name:<4} {result['folder']}")

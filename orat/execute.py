@@ -1,0 +1,233 @@
+"""Run -> folder: load, train, evaluate, checkpoint, resume."""
+
+from __future__ import annotations
+
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from orat.attacks import suite
+from orat.data.batches import steps_per_epoch
+from orat.data.dataset import Dataset
+from orat.errors import InputError, TrainingError
+from orat.evaluation import evaluate, predict
+from orat.prepare import Parts, build_model, choose_device, prepare
+from orat.progress import Display
+from orat.run import Run
+from orat.run_folder import RunFolder, weights
+from orat.training import Learner, check_finite, end_epoch, train_epoch
+
+SAVE_EVERY = 300.0  # seconds within a long epoch
+SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
+VALIDATION_ATTACK = "pgd10"
+WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
+COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
+
+
+def default_folder(run: Run) -> Path:
+    """Where a run goes if nothing is said: the same run, the same folder."""
+    return Path("runs") / f"{Path(run.data).stem}-{run.method_name}-{run.id}"
+
+
+def train(
+    run: Run,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    display: Display | None = None,
+) -> dict[str, Any]:
+    """Trains and tests a run in its folder, from where it stands; returns the content of its result.json."""
+    display = display or Display()
+    folder = RunFolder(Path(out) if out else default_folder(run))
+    folder.check(run)
+    if (done := folder.result()) is not None:
+        display.line(f"{folder.path} is finished already")
+        return done
+    where = choose_device(device)
+    parts = prepare(run, None if data_dir is None else Path(data_dir))
+    model = build_model(run, parts.train).to(where)
+    state = run.method.start(len(parts.train), len(parts.train.classes), parts.total).to(where)
+    folder.claim(run, parts.train)
+    try:
+        with torch.random.fork_rng([where] if where.type == "cuda" else []):
+            torch.manual_seed(run.seed)
+            job = Job(folder, Learner(run, model, state), parts, display, where)
+            return job.work()
+    finally:
+        folder.lock.release()
+
+
+class Job:
+    """One training in its folder, from the last checkpoint to the result."""
+
+    def __init__(
+        self, folder: RunFolder, learner: Learner, parts: Parts, display: Display, device: torch.device
+    ) -> None:
+        self.folder, self.learner, self.display, self.device = folder, learner, display, device
+        self.run, self.parts = learner.run, parts
+        self.data = parts.train.to(device)
+        self.fingerprint = parts.train.fingerprint()
+        self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
+        self.constant_epochs = 0  # in a row, in which the network gave one class to everything
+        self.seconds = 0.0  # of training, over all sittings
+        self.saved_at = self.told_at = self.started = time.monotonic()
+
+    def work(self) -> dict[str, Any]:
+        """Goes on to the last epoch, then tests."""
+        self.resume()
+        while self.learner.epoch <= self.run.epochs:
+            self.one_epoch()
+        self.save()
+        result = self.test()
+        self.folder.finish(result)
+        return result
+
+    def resume(self) -> None:
+        """Takes up the last checkpoint, if there is one, and drops the history that it does not know of."""
+        saved = self.folder.load_resume(self.device)
+        if saved is None:
+            self.folder.write_history([])
+            return
+        if saved["fingerprint"] != self.fingerprint:
+            raise InputError(
+                f"the data of {self.folder.path} changed since it was stopped "
+                f"({saved['fingerprint']} then, {self.fingerprint} now): bring it back, or give --out a new folder"
+            )
+        self.learner.load_state_dict(saved["learner"])
+        self.chosen, self.constant_epochs = saved["chosen"], saved["constant_epochs"]
+        self.seconds = saved["seconds"]
+        known = [record for record in self.folder.history() if record["epoch"] < self.learner.epoch]
+        self.folder.write_history(known)
+        at = f"epoch {self.learner.epoch}" + (f", step {self.learner.step + 1}" if self.learner.step else "")
+        self.display.line(f"{self.folder.path}: going on from {at}")
+
+    def save(self) -> None:
+        """Replaces the checkpoint."""
+        self.saved_at = time.monotonic()
+        content = {
+            "fingerprint": self.fingerprint,
+            "learner": self.learner.state_dict(),
+            "chosen": self.chosen,
+            "constant_epochs": self.constant_epochs,
+            "seconds": self.seconds + time.monotonic() - self.started,
+        }
+        self.folder.save_resume(content)
+
+    def one_epoch(self) -> None:
+        """The rest of the epoch under way: its steps, its validation, its line, its checkpoint."""
+        learner, started = self.learner, time.monotonic()
+        steps = steps_per_epoch(len(self.data), self.run.batch_size)
+        label = f"epoch {learner.epoch}/{self.run.epochs}"
+        for _ in self.display.track(train_epoch(learner, self.data), label, steps, learner.step):
+            if time.monotonic() - self.saved_at > SAVE_EVERY:
+                check_finite(learner, learner.loss_sum.item())
+                self.save()
+        record = end_epoch(learner)
+        record["validation"] = self.validate(record["epoch"])
+        record["seconds"] = round(time.monotonic() - started, 3)
+        self.folder.append_history(record)
+        self.tell(record)
+        if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / steps, self.run.epochs / 20):
+            raise self.collapse()
+        if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY:
+            self.save()
+
+    def validate(self, epoch: int) -> dict[str, float]:
+        """Accuracy on what is held out; remembers the best epoch and watches for a collapse."""
+        model, held_out = self.learner.model, self.parts.validation
+        watched = held_out or self.parts.train.take(torch.arange(min(WATCHED, len(self.data))))
+        one_class = len(predict(model, watched).unique()) == 1 and len(watched.labels.unique()) > 1
+        self.constant_epochs = self.constant_epochs + 1 if one_class and epoch > self.run.warmup else 0
+        if held_out is None:
+            return {}
+        accuracy = evaluate(model, held_out, suite(self.run.eps, self.run.norm, [VALIDATION_ATTACK]), self.run.seed)
+        if accuracy[VALIDATION_ATTACK] >= self.chosen["score"]:
+            self.chosen = {"epoch": epoch, "score": accuracy[VALIDATION_ATTACK], "weights": weights(model)}
+        return accuracy
+
+    def tell(self, record: dict[str, Any]) -> None:
+        """The epoch as one line, and a warning where the method has one."""
+        warning = self.learner.state.warning()
+        if warning:
+            self.display.line(f"warning: epoch {record['epoch']}: {warning}")
+        last = record["epoch"] == self.run.epochs
+        if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
+            return
+        self.told_at = time.monotonic()
+        validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
+        cut = f"  cut {record['state']['cut']}" if record["state"].get("cut") else ""
+        self.display.line(
+            f"epoch {record['epoch']:>{len(str(self.run.epochs))}}/{self.run.epochs}  loss {record['loss']:.4f}"
+            f"  validation {validation or '-'}{cut}  {record['seconds']:.1f} s"
+        )
+
+    def collapse(self) -> TrainingError:
+        """The error for a network that gives one class to everything."""
+        return TrainingError(
+            f"the network has collapsed: it gives the same class to every image since {self.constant_epochs} epochs; "
+            f"lower --lr (now {self.run.lr:g}), lengthen --warmup (now {self.run.warmup:g} epochs) or lower --eps "
+            f"(now {self.run.eps:g}), and give --out a new folder"
+        )
+
+    def test(self) -> dict[str, Any]:
+        """Weights and state to their files, and accuracy on the test part: of the last epoch, and of the chosen one."""
+        learner, parts = self.learner, self.parts
+        self.folder.save_tensors("model", learner.model.state_dict())
+        self.folder.save_tensors("state", tensors_of(learner.state) | {"index": parts.index})
+        result: dict[str, Any] = {
+            "run": self.run.id,
+            "eps": self.run.eps,
+            "norm": self.run.norm,
+            "examples": len(parts.test) if parts.test else 0,
+            "last": {"epoch": self.run.epochs, **self.accuracy("last epoch")},
+            "chosen": None,
+            "outliers": found_outliers(learner.state.cut(), parts.train),
+        }
+        if self.chosen["epoch"]:
+            self.folder.save_tensors("chosen", self.chosen["weights"])
+            result["chosen"] = result["last"]
+            if self.chosen["epoch"] != self.run.epochs:
+                learner.model.load_state_dict(self.chosen["weights"])
+                result["chosen"] = {"epoch": self.chosen["epoch"], **self.accuracy("chosen epoch")}
+        seconds = self.seconds + time.monotonic() - self.started
+        return result | {
+            "seconds": round(seconds, 1),
+            "fingerprint": self.fingerprint,
+            "made_with": made_with(self.device),
+        }
+
+    def accuracy(self, label: str) -> dict[str, float]:
+        """Accuracy on the test part under the paper's attacks."""
+        if self.parts.test is None:
+            return {}
+        self.display.line(f"testing the {label} on {len(self.parts.test)} images")
+        attacks = suite(self.run.eps, self.run.norm)
+        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display)
+
+
+def tensors_of(state: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a method's state."""
+    return {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
+
+
+def found_outliers(cut: Tensor | None, train: Dataset) -> dict[str, float] | None:
+    """How many samples were cut as outliers, and, where the truth is known, how rightly."""
+    if cut is None:
+        return None
+    found: dict[str, float] = {"cut": int(cut.sum()), "of": len(train)}
+    flipped = train.flipped
+    if flipped is not None:
+        hits = int((cut.cpu() & flipped).sum())
+        found |= {"flipped": int(flipped.sum()), "flipped_and_cut": hits}
+        found |= {"precision": hits / max(1, found["cut"]), "recall": hits / max(1, found["flipped"])}
+    return found
+
+
+def made_with(device: torch.device) -> dict[str, str]:
+    """The versions and the hardware behind a result."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {"torch": torch.__version__, "python": platform.python_version(), "device": f"{device.type} {name}"}

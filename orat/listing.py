@@ -1,0 +1,77 @@
+"""What `orat data` shows: every data set by name, whether it is there and whole, and how to get it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from orat.data import NAMES, PUBLIC, data_folder, found, load
+from orat.data.download import Progress as Report
+from orat.data.download import fetch
+from orat.errors import unknown
+
+
+def listing(data_dir: Path | None) -> list[dict[str, Any]]:
+    """One row a data set; the public ones are read and checked, the bundled ones are always there."""
+    rows = [
+        {
+            "name": one.name, "status": one.status, "train": one.train, "test": one.test,
+            "shape": list(one.shape), "classes": one.classes, "where": str(one.folder or ""), "message": one.message,
+        }
+        for one in found(data_dir)
+    ]  # fmt: skip
+    for name in NAMES[len(PUBLIC) :]:
+        splits = load(name)
+        rows.append(
+            {
+                "name": name, "status": "found", "train": len(splits.train),
+                "test": len(splits.test) if splits.test else 0, "shape": list(splits.train.shape),
+                "classes": len(splits.train.classes), "where": "bundled", "message": "whole",
+            }
+        )  # fmt: skip
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """The rows, aligned."""
+    grid = Table(box=box.SIMPLE_HEAD, caption_justify="left")
+    grid.caption = "\n".join(row["message"] for row in rows if row["status"] != "found") or None
+    for title, justify in (("data", "left"), ("status", "left"), ("train", "right"), ("test", "right"),
+                           ("shape", "left"), ("classes", "right"), ("where", "left")):  # fmt: skip
+        grid.add_column(title, justify=justify, no_wrap=title == "data", overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        there = row["status"] == "found"
+        counts = [f"{row[name]:,}" if there else "-" for name in ("train", "test")]
+        shape = "x".join(map(str, row["shape"])) or "-"
+        grid.add_row(row["name"], row["status"], *counts, shape, str(row["classes"] or "-"), row["where"])
+    return grid
+
+
+def download(name: str, data_dir: Path | None) -> Path:
+    """Downloads a public data set with a bar, and returns its folder."""
+    if name not in PUBLIC:
+        raise unknown("public data set", name, PUBLIC)
+    with bar() as report:
+        return fetch(name, data_folder(data_dir), report)
+
+
+@contextmanager
+def bar() -> Iterator[Report]:
+    """A bar a file; what is yielded is called with the file, the bytes so far and the bytes in all."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def report(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=done)
+
+        yield report

@@ -1,0 +1,65 @@
+"""Run -> what a training starts from: its data, relabeled and split, its network and its device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from orat import data, models, noise
+from orat.data.dataset import Dataset
+from orat.errors import InputError
+from orat.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a run trains on, chooses its epoch by, and is tested on."""
+
+    train: Dataset
+    validation: Dataset | None
+    test: Dataset | None
+    index: Tensor  # where the samples of `train` lie in the training set as it was read
+    total: int  # samples in the training set as it was read
+
+
+def prepare(run: Run, data_dir: Path | None = None) -> Parts:
+    """The data of a run: read, relabeled, and split by the run's seed."""
+    splits = data.load(run.data, data_dir, run.image_size)
+    full = splits.train
+    if run.labels is not None:
+        full = noise.relabel(full, noise.from_file(Path(run.labels), len(full), full.classes))
+    full = noise.apply(full, run.noise, run.noise_rate, run.noise_seed)
+    order = torch.randperm(len(full), generator=torch.Generator().manual_seed(run.seed))
+    held_out = round(run.validation * len(full))
+    if held_out >= len(full):
+        raise InputError(f"validation = {run.validation:g} holds out all of {len(full)} samples: give a smaller share")
+    index = order[held_out:].sort().values
+    validation = full.take(order[:held_out].sort().values) if held_out else None
+    return Parts(full.take(index), validation, splits.test, index, len(full))
+
+
+def build_model(run: Run, train: Dataset) -> nn.Module:
+    """The run's network with its first weights."""
+    mean, std = channel_statistics(train) if run.normalize else (None, None)
+    model = models.build(run.model, train.shape, len(train.classes), run.seed, mean, std)
+    return model.to(memory_format=torch.channels_last)
+
+
+def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each channel, of values in [0, 1]."""
+    values = train.images.double().movedim(1, 0).flatten(1) / (255 if train.images.dtype == torch.uint8 else 1)
+    return values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of this name; `auto` is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} cannot be used ({reason}): give cpu, cuda or auto") from None

@@ -1,0 +1,150 @@
+"""A run: all that decides a training, one frozen value with an id. Imports no torch, so that help texts are quick."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from orat.errors import InputError, unknown
+from orat.methods import METHODS, NAMES, Method
+from orat.methods.method import check_choices, option
+from orat.numbers import size
+
+FORMAT = 1  # of run.json
+
+# What a run takes where nothing is said, by data set. The paper's (appendix D.2) where it has the data set; milestones
+# are shares of the epochs. The warm-up is ours: Small-CNN at 8/255 with lr 0.1 collapses without one.
+PAPER_CIFAR: dict[str, Any] = {
+    "eps": 8 / 255, "epochs": 100, "lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "augment": "crop-flip",
+    "validation": 0.05, "batch_size": 128,
+}  # fmt: skip
+PAPER_TOY: dict[str, Any] = {
+    "eps": 0.01, "milestones": (), "warmup": 0.0, "augment": "none", "validation": 0.0, "batch_size": 200,
+    "weight_decay": 0.0,
+}  # fmt: skip
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "mnist": {
+        "model": "lenet", "eps": 0.1, "epochs": 50, "lr": 0.03, "milestones": (0.4, 0.8), "warmup": 0.0,
+        "augment": "none", "validation": 0.05, "batch_size": 128,
+    },
+    "sample": {
+        "model": "demo_cnn", "eps": 0.1, "epochs": 15, "lr": 0.05, "milestones": (0.6, 0.85), "warmup": 1.0,
+        "augment": "none", "validation": 0.05, "batch_size": 64,
+    },
+    "cifar10": PAPER_CIFAR | {"model": "small_cnn"},
+    "cifar100": PAPER_CIFAR | {"model": "resnet18"},
+    "files": PAPER_CIFAR | {"model": "resnet18"},
+    "toy-balanced": PAPER_TOY | {"model": "mlp-3", "epochs": 3000, "lr": 0.02},
+    "toy-imbalanced": PAPER_TOY | {"model": "mlp-20-20-20", "epochs": 100_000, "lr": 0.02},
+    "toy-imbalanced-2": PAPER_TOY | {"model": "mlp-64", "epochs": 100_000, "lr": 0.1},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that decides a training; what is left None is filled in by data set, so that a run is always complete."""
+
+    data: str = option("sample", "data set: a name (see `orat data`), an image folder, a .npz or a .tar file")
+    method: Method = option(None, "what to train: st, at, aorr, orat")
+    model: str = option(None, "network: lenet, small_cnn, demo_cnn, resnet18, resnet34, wrn-32-10, mlp-64, ...")
+    eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
+    norm: Literal["linf", "l2", "l1"] = option("linf", "norm of that radius")
+    attack_steps: int = option(10, "steps of the training attack")
+    attack_step_size: float = option(None, "their size; a quarter of eps if not given")
+    attack_start: Literal["uniform", "gaussian", "none"] = option("uniform", "where the training attack starts")
+    attack_mode: Literal["eval", "train"] = option("eval", "mode of the network while it is attacked")
+    noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors"] = option("none", "labels to flip")
+    noise_rate: float = option(0.0, "share of the labels to flip")
+    noise_seed: int = option(0, "seed of the flips, apart from the training's")
+    labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")
+    validation: float = option(None, "share of the training set that is held out to choose an epoch")
+    epochs: int = option(None, "passes over the training set")
+    lr: float = option(None, "learning rate")
+    milestones: tuple[int, ...] = option(None, "epochs from which on the rate is divided by 10, such as 20,40")
+    warmup: float = option(None, "epochs over which the rate rises from 0")
+    batch_size: int = option(None, "samples a step")
+    momentum: float = option(0.9, "momentum of SGD")
+    weight_decay: float = option(None, "weight decay of SGD")
+    augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of training images")
+    image_size: tuple[int, int] | None = option(None, "resize a folder's images to this, such as 32x48", parse=size)
+    normalize: bool = option(False, "normalize by the training set's mean and deviation, inside the network")
+    seed: int = option(0, "seed of the weights, the batches and the attacks")
+
+    def __post_init__(self) -> None:
+        if self.method is None:
+            raise unknown("method", "None", METHODS)
+        if not isinstance(self.method, Method):
+            raise InputError(f"method = {self.method!r}: give a value such as orat.ORAT(m=0.3)")
+        defaults = {"weight_decay": 2e-4} | DEFAULTS.get(self.data, DEFAULTS["files"])
+        epochs = defaults["epochs"] if self.epochs is None else self.epochs
+        defaults["milestones"] = tuple(round(share * epochs) for share in defaults["milestones"])
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        if self.attack_step_size is None:
+            object.__setattr__(self, "attack_step_size", self.eps / 4)
+        check_choices(self)
+        check(self)
+
+    @property
+    def method_name(self) -> str:
+        """The method's name on the command line."""
+        return NAMES[type(self.method)]
+
+    @property
+    def id(self) -> str:
+        """A short hash of all fields: the same run has the same id anywhere."""
+        return hashlib.sha256(json.dumps(self.record(), sort_keys=True).encode()).hexdigest()[:10]
+
+    def record(self) -> dict[str, Any]:
+        """The run as plain JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["method"] = {"name": self.method_name, **asdict(self.method)}
+        plain |= {name: float(plain[name]) for name, hint in get_type_hints(type(self)).items() if hint is float}
+        return {"format": FORMAT, **json.loads(json.dumps(plain))}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Run:
+        """The run that a record describes."""
+        if record.get("format") != FORMAT:
+            raise InputError(f"run format {record.get('format')!r} is not {FORMAT}: written by another version of orat")
+        plain = {name: value for name, value in record.items() if name != "format"}
+        method = dict(plain.pop("method"))
+        for name in ("milestones", "image_size"):
+            plain[name] = None if plain[name] is None else tuple(plain[name])
+        return cls(method=METHODS[method.pop("name")](**method), **plain)
+
+
+def check(run: Run) -> None:
+    """Refuses values that cannot be meant."""
+    if not run.eps >= 0 or (run.norm == "linf" and run.eps > 1):
+        raise InputError(
+            f"eps = {run.eps:g}: inputs live in [0, 1], so the radius does too; did you mean {run.eps:g}/255?"
+        )
+    if not 0 <= run.noise_rate < 1:
+        raise InputError(f"noise_rate = {run.noise_rate:g}: give a share in [0, 1), such as 0.4")
+    if run.noise != "none" and run.noise_rate == 0:
+        raise InputError(f"noise = {run.noise!r} with noise_rate = 0 flips nothing: give a rate, such as 0.4")
+    if run.noise == "none" and run.noise_rate > 0:
+        raise InputError(f"noise_rate = {run.noise_rate:g} without noise: say symmetric or asymmetric")
+    if run.labels is not None and run.noise != "none":
+        raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
+    if not 0 <= run.validation < 1:
+        raise InputError(f"validation = {run.validation:g}: give a share in [0, 1), such as 0.05")
+    for name in ("epochs", "batch_size"):
+        if getattr(run, name) < 1:
+            raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
+    for name in ("lr", "momentum", "weight_decay", "warmup", "attack_steps", "attack_step_size", "seed", "noise_seed"):
+        if not getattr(run, name) >= 0:
+            raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
+
+
+def read_run(folder: Path) -> Run:
+    """The run whose folder this is."""
+    file = folder / "run.json"
+    if not file.is_file():
+        raise InputError(f"{folder} is not a run folder: there is no run.json in it")
+    return Run.from_record(json.loads(file.read_text()))

@@ -1,0 +1,27 @@
+"""What a method learns or remembers besides the network: a module, so that a checkpoint holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class State(nn.Module):
+    """The state of a method that keeps none; others extend it."""
+
+    def param_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule."""
+        return []
+
+    def end_epoch(self) -> dict[str, float]:
+        """Closes an epoch and returns the numbers worth a line in the history."""
+        return {}
+
+    def warning(self) -> str | None:
+        """What the user should hear after this epoch, if anything."""
+        return None
+
+    def cut(self) -> Tensor | None:
+        """Which training samples are left out as outliers, for a method that leaves any out."""
+        return None

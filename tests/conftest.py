@@ -1,0 +1,52 @@
+"""The tiny data and networks that the tests share, and where the real data lies."""
+
+from __future__ import annotations
+
+import os
+
+# Two workers of pytest-xdist on two cores: a second torch thread in each would only fight.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def mnist_dir() -> Path:
+    """The folder of the official MNIST files."""
+    folder = REAL_DATA / "mnist"
+    if not folder.is_dir():
+        pytest.skip(f"the real MNIST files are not at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cifar_tar() -> Path:
+    """All CIFAR-10 images as JPEG, an image folder in a tar.xz."""
+    file = REAL_DATA / "cifar10-jpeg.tar.xz"
+    if not file.is_file():
+        pytest.skip(f"the real CIFAR-10 images are not at {file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An .npz of 12x12 gray images: a bright stripe says the class, one of three."""
+    generator = np.random.default_rng(0)
+    arrays = {}
+    for part, n in (("train", 300), ("test", 90)):
+        labels = np.arange(n) % 3
+        images = generator.integers(0, 120, (n, 12, 12), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[4 * label : 4 * label + 4] += 100
+        arrays |= {f"x_{part}": images, f"y_{part}": labels}
+    file = tmp_path_factory.mktemp("data") / "tiny.npz"
+    np.savez(file, **arrays)
+    return str(file)

@@ -1,0 +1,81 @@
+"""Batches on the device: every sample once an epoch, crops and flips as by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from orat.data.batches import as_input, augmented, batches, cropped, flipped, shuffled
+from orat.data.dataset import Dataset
+
+
+def numbered(n: int) -> Dataset:
+    """Images that carry their own number."""
+    images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(n, 1, 4, 4).contiguous()
+    return Dataset(images, torch.arange(n) % 3, ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(("n", "size"), [(10, 3), (129, 128), (7, 7), (5, 100)])
+def test_an_epoch_has_every_sample_once_with_its_label_in_batches_of_nearly_one_size(n: int, size: int) -> None:
+    data = numbered(n)
+    parts = list(batches(data, shuffled(n, 0, 1), size, "none", torch.Generator()))
+    index = torch.cat([part.index for part in parts])
+    assert index.sort().values.tolist() == list(range(n))
+    for part in parts:
+        assert torch.equal((part.x[:, 0, 0, 0] * 255).round().long(), part.index)
+        assert torch.equal(part.y, part.index % 3)
+    sizes = [len(part.y) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= size
+
+
+def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+    assert torch.equal(shuffled(50, 3, 4), shuffled(50, 3, 4))
+    assert not torch.equal(shuffled(50, 3, 4), shuffled(50, 3, 5))
+    assert not torch.equal(shuffled(50, 3, 4), shuffled(50, 4, 4))
+
+
+def test_skipping_leaves_the_rest_as_it_was() -> None:
+    data, order = numbered(20), shuffled(20, 0, 1)
+    whole = list(batches(data, order, 6, "none", torch.Generator()))
+    rest = list(batches(data, order, 6, "none", torch.Generator(), skip=2))
+    assert [part.index.tolist() for part in rest] == [part.index.tolist() for part in whole[2:]]
+
+
+def crop_by_hand(image: Tensor, down: int, right: int) -> Tensor:
+    padded = torch.zeros(image.shape[0], image.shape[1] + 8, image.shape[2] + 8, dtype=image.dtype)
+    padded[:, 4:-4, 4:-4] = image
+    return padded[:, down : down + image.shape[1], right : right + image.shape[2]]
+
+
+def test_every_crop_is_a_window_of_the_padded_image() -> None:
+    images = torch.randint(1, 256, (30, 3, 6, 9), dtype=torch.uint8)
+    windows = []
+    for image, crop in zip(images, cropped(images, torch.Generator().manual_seed(0)), strict=True):
+        found = [(d, r) for d in range(9) for r in range(9) if torch.equal(crop, crop_by_hand(image, d, r))]
+        assert len(found) == 1
+        windows += found
+    assert len(set(windows)) > 15
+
+
+def test_flips_mirror_about_half_of_the_images() -> None:
+    images = torch.randint(0, 256, (400, 1, 3, 5), dtype=torch.uint8)
+    result = flipped(images, torch.Generator().manual_seed(0))
+    mirrored = (result == images.flip(3)).flatten(1).all(1)
+    kept = (result == images).flatten(1).all(1)
+    assert (mirrored | kept).all()
+    assert 150 < mirrored.sum() < 250
+
+
+def test_no_augmentation_draws_no_randomness() -> None:
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    augmented(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), "none", generator)
+    assert torch.equal(before, generator.get_state())
+
+
+def test_bytes_become_floats_in_the_unit_interval_and_floats_stay() -> None:
+    assert as_input(torch.tensor([[[[0, 255]]]], dtype=torch.uint8)).flatten().tolist() == [0.0, 1.0]
+    points = torch.rand(3, 2)
+    assert torch.equal(as_input(points), points)

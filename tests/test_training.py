@@ -1,0 +1,264 @@
+"""One loop for every method: schedules, identities, resuming and what stops it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import orat
+from orat import execute
+from orat.errors import InputError, TrainingError
+from orat.methods import METHODS, Method
+from orat.prepare import build_model, prepare
+from orat.progress import SILENT
+from orat.run import Run
+from orat.run_folder import RunFolder
+from orat.training import Learner, set_learning_rate, train_epoch
+
+QUICK: dict[str, Any] = {
+    "model": "mlp-16", "epochs": 4, "lr": 0.05, "milestones": (3,), "warmup": 1.0, "batch_size": 32, "eps": 0.1,
+    "augment": "none", "validation": 0.1, "attack_steps": 3,
+}  # fmt: skip
+ONE_OF_EACH: dict[str, Method] = {
+    "st": orat.ST(),
+    "at": orat.AT(),
+    "aorr": orat.AoRR(m=0.2, k=0.95),
+    "orat": orat.ORAT(m=0.2, k=0.95),
+    "orat by scalars": orat.ORAT(m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"),
+}
+
+
+def quick(data: str, method: Method, **changes: Any) -> Run:
+    return Run(data=data, method=method, **{**QUICK, **changes})
+
+
+def without_seconds(folder: Path) -> tuple[Any, Any]:
+    """History and result of a run, less what depends on the clock."""
+    history = RunFolder(folder).history()
+    result = RunFolder(folder).result()
+    for record in history:
+        del record["seconds"]
+    assert result is not None
+    del result["seconds"]
+    return history, result
+
+
+def assert_same(one: Path, two: Path) -> None:
+    """Equal to the bit: weights, state, history, results."""
+    for name in ("model", "state"):
+        a, b = RunFolder(one).load_tensors(name), RunFolder(two).load_tensors(name)
+        assert a.keys() == b.keys()
+        for key in a:
+            assert torch.equal(a[key], b[key]), key
+    assert without_seconds(one) == without_seconds(two)
+
+
+def test_every_method_is_tried_here() -> None:
+    assert {type(method) for method in ONE_OF_EACH.values()} == set(METHODS.values())
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_run_stopped_in_the_middle_of_an_epoch_ends_as_if_never_stopped(
+    name: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = quick(tiny, ONE_OF_EACH[name], noise="symmetric", noise_rate=0.2, augment="flip", lr=0.2)
+    orat.train(run, tmp_path / "whole", display=SILENT)
+    monkeypatch.setattr(execute, "SAVE_EVERY", 0.0)
+    steps_left = iter([True] * 13)
+    save = execute.Job.save
+
+    def save_then_stop(job: execute.Job) -> None:
+        save(job)
+        if not next(steps_left, False):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute.Job, "save", save_then_stop)
+    with pytest.raises(KeyboardInterrupt):
+        orat.train(run, tmp_path / "broken", display=SILENT)
+    saved = torch.load(tmp_path / "broken" / "resume.pt", weights_only=True)["learner"]
+    assert saved["step"] > 0
+    monkeypatch.setattr(execute.Job, "save", save)
+    orat.train(run, tmp_path / "broken", display=SILENT)
+    assert_same(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("solver", ["rank", "minmax"])
+def test_orat_that_drops_nothing_is_at_to_the_bit(solver: str, tiny: str, tmp_path: Path) -> None:
+    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=0, k=1.0, solver=solver)}.items():
+        orat.train(quick(tiny, method, epochs=2), tmp_path / name, display=SILENT)
+    at, same = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
+    assert all(torch.equal(at[key], same[key]) for key in at)
+    results = [RunFolder(tmp_path / name).result() for name in ("at", "orat")]
+    assert results[0]["last"] == results[1]["last"]
+
+
+def test_orat_that_drops_something_is_not_at(tiny: str, tmp_path: Path) -> None:
+    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=1)}.items():
+        orat.train(quick(tiny, method, epochs=2), tmp_path / name, display=SILENT)
+    at, other = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
+    assert not all(torch.equal(at[key], other[key]) for key in at)
+
+
+def test_the_same_seed_gives_the_same_result_and_another_seed_another(tiny: str, tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        torch.rand(3)  # the global generator is nobody's business
+        orat.train(quick(tiny, orat.AT(), seed=seed), tmp_path / name, display=SILENT)
+    assert_same(tmp_path / "a", tmp_path / "b")
+    weights = [RunFolder(tmp_path / name).load_tensors("model")["1.1.weight"] for name in ("a", "c")]
+    assert not torch.equal(*weights)
+
+
+def test_training_leaves_the_global_generator_alone(tiny: str, tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "a", display=SILENT)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_cutting_finds_the_flipped_labels(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.ORAT(m=0.3), noise="symmetric", noise_rate=0.3, epochs=25, milestones=(), eps=0.05)
+    result = orat.train(run, tmp_path / "a", display=SILENT)
+    assert result["outliers"]["precision"] > 0.9
+    assert result["outliers"]["recall"] > 0.9
+    assert result["last"]["natural"] > 0.95
+
+
+def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> None:
+    run = quick(tiny, orat.ORAT(m=0.1, solver="minmax", scalar_rate="constant"), warmup=2.0, milestones=(3, 4))
+    parts = prepare(run)
+    learner = Learner(run, build_model(run, parts.train), run.method.start(len(parts.train), 3, parts.total))
+    rates = {}
+    for epoch, progress in ((1, 0.5), (1, 1.0), (2, 2.0), (3, 2.1), (4, 3.1)):
+        learner.epoch = epoch
+        set_learning_rate(learner, progress)
+        rates[progress] = [group["lr"] for group in learner.optimizer.param_groups]
+    assert [rate[0] for rate in rates.values()] == pytest.approx([0.0125, 0.025, 0.05, 0.005, 0.0005])
+    assert {rate[1] for rate in rates.values()} == {0.05}  # the scalars' constant rate
+
+
+def test_the_state_of_the_scalars_is_in_the_checkpoint(tiny: str) -> None:
+    run = quick(tiny, orat.ORAT(m=0.1, solver="minmax"))
+    parts = prepare(run)
+    learner = Learner(run, build_model(run, parts.train), run.method.start(len(parts.train), 3, parts.total))
+    assert {"lower", "width", "last_losses"} <= learner.state_dict()["state"].keys()
+    assert len(list(train_epoch(learner, parts.train))) == 9
+
+
+def test_validation_is_held_out_and_chooses_the_epoch(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT())
+    parts = prepare(run)
+    assert parts.validation is not None
+    assert (len(parts.train), len(parts.validation), parts.total) == (270, 30, 300)
+    result = orat.train(run, tmp_path / "a", display=SILENT)
+    history = RunFolder(tmp_path / "a").history()
+    scores = [record["validation"]["pgd10"] for record in history]
+    assert [set(record["validation"]) for record in history] == [{"natural", "pgd10"}] * 4
+    assert scores[result["chosen"]["epoch"] - 1] == max(scores)
+
+
+def test_a_chosen_epoch_before_the_last_is_tested_with_its_own_weights(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT(), lr=0.2, epochs=6, milestones=(), noise="symmetric", noise_rate=0.4)
+    for seed in range(5):
+        result = orat.train(Run.from_record(run.record() | {"seed": seed}), tmp_path / str(seed), display=SILENT)
+        if result["chosen"]["epoch"] != 6:
+            break
+    else:
+        pytest.fail("in none of five seeds an earlier epoch was chosen")
+    test = prepare(run).test
+    model = orat.load_model(tmp_path / str(seed), which="chosen")
+    assert orat.evaluate(model, test, {})["natural"] == result["chosen"]["natural"]
+
+
+def test_without_validation_nothing_is_chosen(tiny: str, tmp_path: Path) -> None:
+    result = orat.train(quick(tiny, orat.AT(), validation=0.0, epochs=1), tmp_path / "a", display=SILENT)
+    assert result["chosen"] is None
+
+
+def test_a_finished_run_is_not_trained_again(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = quick(tiny, orat.AT(), epochs=1)
+    first = orat.train(run, tmp_path / "a", display=SILENT)
+    monkeypatch.setattr(execute, "train_epoch", None)
+    assert orat.train(run, tmp_path / "a", display=SILENT) == first
+    assert not (tmp_path / "a" / "resume.pt").exists()
+
+
+def test_a_loaded_model_gives_the_tested_accuracy(tiny: str, tmp_path: Path) -> None:
+    result = orat.train(quick(tiny, orat.AT(), normalize=True), tmp_path / "a", display=SILENT)
+    test = prepare(quick(tiny, orat.AT())).test
+    assert test is not None
+    model = orat.load_model(tmp_path / "a")
+    assert orat.evaluate(model, test, orat.suite(0.1)) == {k: v for k, v in result["last"].items() if k != "epoch"}
+    assert model[0].std.flatten().item() != 1  # the normalization of training travels with the weights
+
+
+def test_a_network_that_gives_one_class_to_everything_is_stopped_and_said(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT(), lr=0.0, epochs=60, warmup=0.0, batch_size=2)
+    parts = prepare(run)
+    model = build_model(run, parts.train)
+    with torch.no_grad():
+        model[1][-1].weight.zero_()
+        model[1][-1].bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
+    folder = RunFolder(tmp_path / "a")
+    folder.claim(run, parts.train)
+    learner = Learner(run, model, run.method.start(len(parts.train), 3, parts.total))
+    with pytest.raises(TrainingError, match="collapsed.*lower --lr"):
+        execute.Job(folder, learner, parts, SILENT, torch.device("cpu")).work()
+    assert len(folder.history()) == 3
+
+
+def test_a_loss_that_is_no_number_is_stopped_and_said(tiny: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"nan in epoch 1.*--lr \(now 1e\+30\)"):
+        orat.train(quick(tiny, orat.AT(), lr=1e30, warmup=0.0), tmp_path / "a", display=SILENT)
+
+
+def test_a_folder_of_another_run_is_left_alone(tiny: str, tmp_path: Path) -> None:
+    orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "a", display=SILENT)
+    before = {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()}
+    with pytest.raises(InputError, match="belongs to another run .epochs: 1 there, 2 here"):
+        orat.train(quick(tiny, orat.AT(), epochs=2), tmp_path / "a", display=SILENT)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()} == before
+
+
+def test_a_folder_with_other_files_is_left_alone(tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="has files in it, but none of a run"):
+        orat.train(quick(tiny, orat.AT()), tmp_path, display=SILENT)
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_nothing_is_written_when_the_run_cannot_start(tiny: str, tmp_path: Path) -> None:
+    for method in (orat.ORAT(m=0.999), orat.ORAT(m=300), orat.ORAT(m=2, k=301)):
+        with pytest.raises(InputError, match="must"):
+            orat.train(quick(tiny, method), tmp_path / "a", display=SILENT)
+    with pytest.raises(InputError, match="unknown model"):
+        orat.train(quick(tiny, orat.AT(), model="resnet17"), tmp_path / "a", display=SILENT)
+    assert not (tmp_path / "a").exists()
+
+
+def test_changed_data_is_noticed_when_a_run_goes_on(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = quick(tiny, orat.AT())
+    monkeypatch.setattr(execute, "SAVE_AT_MOST_EVERY", 0.0)
+    monkeypatch.setattr(execute.Job, "test", lambda job: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        orat.train(run, tmp_path / "a", display=SILENT)
+    monkeypatch.setattr("orat.data.dataset.Dataset.fingerprint", lambda self: "other")
+    with pytest.raises(InputError, match="the data of .* changed"):
+        orat.train(run, tmp_path / "a", display=SILENT)
+
+
+def test_two_processes_cannot_train_in_one_folder(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT())
+    folder = RunFolder(tmp_path / "a")
+    folder.claim(run, prepare(run).train)
+    with pytest.raises(InputError, match="in use by another process"):
+        orat.train(run, tmp_path / "a", display=SILENT)
+    folder.lock.release()
+
+
+def test_run_json_is_the_run(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.ORAT(m=7), epochs=1, noise="symmetric", noise_rate=0.1)
+    orat.train(run, tmp_path / "a", display=SILENT)
+    assert Run.from_record(json.loads((tmp_path / "a" / "run.json").read_text())) == run
