@@ -11,7 +11,7 @@ from typing import Any
 
 from orat.errors import InputError, TrainingError
 from orat.flags import Parser, add_run_flags, run_from
-from orat.numbers import number, whole
+from orat.numbers import number, size, whole
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -140,6 +140,8 @@ def evaluate(arguments: Namespace) -> int:
 def add_data(commands: Any) -> None:
     """orat data."""
     one = add_command(commands, "data", data, "list and check the data sets that are there, or download one")
+    one.add_argument("path", nargs="?", metavar="PATH", help="check only this image folder, .npz or .tar file")
+    one.add_argument("--image-size", metavar="HxW", help="resize the folder's images to this")
     one.add_argument("--data-dir", metavar="DIR", help="where data sets lie (default: $ORAT_DATA, else ./data)")
     one.add_argument("--download", metavar="NAME", help="download mnist, cifar10 or cifar100 there")
     one.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -147,12 +149,13 @@ def add_data(commands: Any) -> None:
 
 def data(arguments: Namespace) -> int:
     """Lists the data sets, after a download if one is wanted."""
-    from orat.listing import download, listing, table
+    image_size = None if arguments.image_size is None else size(arguments.image_size)
+    from orat.listing import download, listing, row, table
 
     folder = None if arguments.data_dir is None else Path(arguments.data_dir)
     if arguments.download:
         download(arguments.download, folder)
-    rows = listing(folder)
+    rows = [row(arguments.path, arguments.path, image_size)] if arguments.path else listing(folder)
     if arguments.json:
         print_json(rows)
         return 0

@@ -14,7 +14,7 @@ from orat.run import Run
 from orat.tables import print_accuracy, shares
 
 NOISE_RATE = 0.3
-METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.27)}
+METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.3, burn_in=3)}
 
 
 def demo(out: Path, seed: int = 0, data_dir: Path | None = None, display: Display | None = None) -> dict[str, Any]:

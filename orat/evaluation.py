@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.pgd import Attack, check_images, frozen
+from orat.attacks.pgd import Attack, frozen
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
@@ -37,7 +37,6 @@ def correct(
     display: Display = SILENT,
 ) -> dict[str, Tensor]:
     """Which samples stay right, naturally and under each attack; a sample wrong by itself stays wrong under attack."""
-    check_images(as_input(data.images[:1]))
     natural = predict(model, data) == data.labels
     right = {"natural": natural}
     for name, attack in attacks.items():

@@ -15,7 +15,8 @@ from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
-from orat.prepare import Parts, build_model, choose_device, prepare
+from orat.numbers import radius
+from orat.prepare import Parts, build_model, choose_device, on_device, prepare
 from orat.progress import Display
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
@@ -69,15 +70,17 @@ class Job:
     ) -> None:
         self.folder, self.learner, self.display, self.device = folder, learner, display, device
         self.run, self.parts = learner.run, parts
-        self.data = parts.train.to(device)
+        self.data = on_device(parts.train, device)
         self.fingerprint = parts.train.fingerprint()
         self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
         self.constant_epochs = 0  # in a row, in which the network gave one class to everything
         self.seconds = 0.0  # of training, over all sittings
+        self.warned = False
         self.saved_at = self.told_at = self.started = time.monotonic()
 
     def work(self) -> dict[str, Any]:
         """Goes on to the last epoch, then tests."""
+        self.introduce()
         self.resume()
         while self.learner.epoch <= self.run.epochs:
             self.one_epoch()
@@ -85,6 +88,16 @@ class Job:
         result = self.test()
         self.folder.finish(result)
         return result
+
+    def introduce(self) -> None:
+        """What is about to happen, in one line."""
+        parts, run = self.parts, self.run
+        counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
+        state = self.learner.state.describe()
+        self.display.line(
+            f"{run.method_name}{f' ({state})' if state else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
+            f"{run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
+        )
 
     def resume(self) -> None:
         """Takes up the last checkpoint, if there is one, and drops the history that it does not know of."""
@@ -152,8 +165,9 @@ class Job:
     def tell(self, record: dict[str, Any]) -> None:
         """The epoch as one line, and a warning where the method has one."""
         warning = self.learner.state.warning()
-        if warning:
+        if warning and not self.warned:
             self.display.line(f"warning: epoch {record['epoch']}: {warning}")
+            self.warned = True
         last = record["epoch"] == self.run.epochs
         if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
             return

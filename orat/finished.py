@@ -33,7 +33,7 @@ def load_model(folder: str | Path, which: str = "last", device: str = "cpu") -> 
     config = json.loads((path / "config.json").read_text())
     model = models.build(config["model"], tuple(config["shape"]), len(config["classes"]), run.seed)
     model.load_state_dict(tensors)
-    return model.to(choose_device(device), memory_format=torch.channels_last).eval()
+    return model.to(choose_device(device)).eval()
 
 
 def evaluate_run(

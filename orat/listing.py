@@ -20,37 +20,38 @@ from orat.errors import unknown
 
 def listing(data_dir: Path | None) -> list[dict[str, Any]]:
     """One row a data set; the public ones are read and checked, the bundled ones are always there."""
-    rows = [
+    public = [
         {
             "name": one.name, "status": one.status, "train": one.train, "test": one.test,
             "shape": list(one.shape), "classes": one.classes, "where": str(one.folder or ""), "message": one.message,
         }
         for one in found(data_dir)
     ]  # fmt: skip
-    for name in NAMES[len(PUBLIC) :]:
-        splits = load(name)
-        rows.append(
-            {
-                "name": name, "status": "found", "train": len(splits.train),
-                "test": len(splits.test) if splits.test else 0, "shape": list(splits.train.shape),
-                "classes": len(splits.train.classes), "where": "bundled", "message": "whole",
-            }
-        )  # fmt: skip
-    return rows
+    return public + [row(name, "bundled", None) for name in NAMES[len(PUBLIC) :]]
+
+
+def row(name: str, where: str, image_size: tuple[int, int] | None) -> dict[str, Any]:
+    """One data set that is there: reading it is the check."""
+    splits = load(name, image_size=image_size)
+    train, test = splits.train, splits.test
+    return {
+        "name": name, "status": "found", "train": len(train), "test": len(test) if test else 0,
+        "shape": list(train.shape), "classes": len(train.classes), "where": where, "message": "whole",
+    }  # fmt: skip
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """The rows, aligned."""
     grid = Table(box=box.SIMPLE_HEAD, caption_justify="left")
-    grid.caption = "\n".join(row["message"] for row in rows if row["status"] != "found") or None
+    grid.caption = "\n".join(one["message"] for one in rows if one["status"] != "found") or None
     for title, justify in (("data", "left"), ("status", "left"), ("train", "right"), ("test", "right"),
                            ("shape", "left"), ("classes", "right"), ("where", "left")):  # fmt: skip
         grid.add_column(title, justify=justify, no_wrap=title == "data", overflow="fold")  # type: ignore[arg-type]
-    for row in rows:
-        there = row["status"] == "found"
-        counts = [f"{row[name]:,}" if there else "-" for name in ("train", "test")]
-        shape = "x".join(map(str, row["shape"])) or "-"
-        grid.add_row(row["name"], row["status"], *counts, shape, str(row["classes"] or "-"), row["where"])
+    for one in rows:
+        there = one["status"] == "found"
+        counts = [f"{one[name]:,}" if there else "-" for name in ("train", "test")]
+        shape = "x".join(map(str, one["shape"])) or "-"
+        grid.add_row(one["name"], one["status"], *counts, shape, str(one["classes"] or "-"), one["where"])
     return grid
 
 

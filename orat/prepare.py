@@ -44,8 +44,7 @@ def prepare(run: Run, data_dir: Path | None = None) -> Parts:
 def build_model(run: Run, train: Dataset) -> nn.Module:
     """The run's network with its first weights."""
     mean, std = channel_statistics(train) if run.normalize else (None, None)
-    model = models.build(run.model, train.shape, len(train.classes), run.seed, mean, std)
-    return model.to(memory_format=torch.channels_last)
+    return models.build(run.model, train.shape, len(train.classes), run.seed, mean, std)
 
 
 def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
@@ -63,3 +62,10 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device {name!r} cannot be used ({reason}): give cpu, cuda or auto") from None
+
+
+def on_device(dataset: Dataset, device: torch.device) -> Dataset:
+    """The data set on the device as a whole where it takes at most half of what is free there, else where it is."""
+    if device.type == "cuda" and dataset.images.nbytes > torch.cuda.mem_get_info(device)[0] / 2:
+        return dataset
+    return dataset.to(device)

@@ -20,7 +20,7 @@ def check_ranks(n: int, k: int, m: int) -> None:
         raise InputError(f"k = {k}, m = {m}, n = {n}: losses ranked m+1 to k are kept, so m < k <= n must hold")
 
 
-def count(amount: float, n: int, total: int | None = None) -> int:
+def count(amount: int | float, n: int, total: int | None = None) -> int:
     """A rank from a fraction (float) or a count (int) of `total` samples, scaled to the n that are trained on."""
     if isinstance(amount, float):
         if not 0 <= amount <= 1:
@@ -95,6 +95,10 @@ class RankedRangeLoss(State):
         if self.epochs <= self.burn_in:
             return torch.zeros_like(self.last_losses, dtype=torch.bool)
         return self.last_losses > self.cut_values()[1]
+
+    def describe(self) -> str:
+        """The ranks in force."""
+        return f"k = {self.k}, m = {self.m} of n = {self.n}"
 
     def end_epoch(self) -> dict[str, float]:
         """Counts the epoch and tells where the cuts lie."""

@@ -31,8 +31,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "augment": "none", "validation": 0.05, "batch_size": 128,
     },
     "sample": {
-        "model": "demo_cnn", "eps": 0.1, "epochs": 15, "lr": 0.05, "milestones": (0.6, 0.85), "warmup": 1.0,
-        "augment": "none", "validation": 0.05, "batch_size": 64,
+        "model": "demo_cnn", "eps": 0.1, "epochs": 16, "lr": 0.05, "milestones": (0.8,), "warmup": 1.0,
+        "attack_warmup": 2.0, "augment": "none", "validation": 0.05, "batch_size": 64,
     },
     "cifar10": PAPER_CIFAR | {"model": "small_cnn"},
     "cifar100": PAPER_CIFAR | {"model": "resnet18"},
@@ -41,6 +41,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "toy-imbalanced": PAPER_TOY | {"model": "mlp-20-20-20", "epochs": 100_000, "lr": 0.02},
     "toy-imbalanced-2": PAPER_TOY | {"model": "mlp-64", "epochs": 100_000, "lr": 0.1},
 }  # fmt: skip
+
+NOT_NEGATIVE = (
+    "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
+    "attack_warmup",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Run:
     attack_steps: int = option(10, "steps of the training attack")
     attack_step_size: float = option(None, "their size; a quarter of eps if not given")
     attack_start: Literal["uniform", "gaussian", "none"] = option("uniform", "where the training attack starts")
+    attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
     attack_mode: Literal["eval", "train"] = option("eval", "mode of the network while it is attacked")
     noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors"] = option("none", "labels to flip")
     noise_rate: float = option(0.0, "share of the labels to flip")
@@ -78,7 +84,7 @@ class Run:
             raise unknown("method", "None", METHODS)
         if not isinstance(self.method, Method):
             raise InputError(f"method = {self.method!r}: give a value such as orat.ORAT(m=0.3)")
-        defaults = {"weight_decay": 2e-4} | DEFAULTS.get(self.data, DEFAULTS["files"])
+        defaults = {"weight_decay": 2e-4, "attack_warmup": 0.0} | DEFAULTS.get(self.data, DEFAULTS["files"])
         epochs = defaults["epochs"] if self.epochs is None else self.epochs
         defaults["milestones"] = tuple(round(share * epochs) for share in defaults["milestones"])
         for name, value in defaults.items():
@@ -137,7 +143,7 @@ def check(run: Run) -> None:
     for name in ("epochs", "batch_size"):
         if getattr(run, name) < 1:
             raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
-    for name in ("lr", "momentum", "weight_decay", "warmup", "attack_steps", "attack_step_size", "seed", "noise_seed"):
+    for name in NOT_NEGATIVE:
         if not getattr(run, name) >= 0:
             raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
 

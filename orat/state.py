@@ -14,6 +14,10 @@ class State(nn.Module):
         """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule."""
         return []
 
+    def describe(self) -> str:
+        """What the user should know of it before the first epoch."""
+        return ""
+
     def end_epoch(self) -> dict[str, float]:
         """Closes an epoch and returns the numbers worth a line in the history."""
         return {}

@@ -34,11 +34,17 @@ class Learner:
             weight_decay=run.weight_decay,
         )
         self.generator = torch.Generator(device).manual_seed(run.seed)
-        pgd = PGD(run.eps, run.attack_steps, run.attack_step_size, run.norm, run.attack_start, mode=run.attack_mode)
-        self.attack = TrainingAttack(pgd, self.generator)
+        self.pace = 1.0  # share of the radius that the attack of this step has
         self.epoch = 1  # the epoch under way, from 1
         self.step = 0  # steps done in it
         self.loss_sum = torch.zeros((), device=device)
+
+    @property
+    def attack(self) -> TrainingAttack:
+        """The training attack at the radius of this step."""
+        run, size = self.run, self.run.attack_step_size * self.pace
+        pgd = PGD(run.eps * self.pace, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
+        return TrainingAttack(pgd, self.generator)
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed training needs to go on as if it had never stopped."""
@@ -71,7 +77,7 @@ def train_epoch(learner: Learner, data: Dataset) -> Iterator[int]:
     learner.model.train()
     order = shuffled(len(data), run.seed, learner.epoch)
     for batch in batches(data, order, run.batch_size, run.augment, learner.generator, skip=learner.step):
-        set_learning_rate(learner, learner.epoch - 1 + (learner.step + 1) / steps)
+        set_pace(learner, learner.epoch - 1 + (learner.step + 1) / steps)
         learner.loss_sum += train_step(learner, batch) * (len(batch.y) / len(data))
         learner.step += 1
         yield learner.step
@@ -97,13 +103,18 @@ def end_epoch(learner: Learner) -> dict[str, Any]:
     return record
 
 
-def set_learning_rate(learner: Learner, progress: float) -> None:
-    """The rate after `progress` epochs: a linear warm-up, then a tenth from each milestone's epoch on (from 1)."""
+def set_pace(learner: Learner, progress: float) -> None:
+    """Rates and radius after `progress` epochs: linear warm-ups, and a tenth of the rate from each milestone on."""
     run = learner.run
-    factor = min(1.0, progress / run.warmup) if run.warmup else 1.0
-    factor *= DROP ** sum(learner.epoch >= milestone for milestone in run.milestones)
+    factor = warm(progress, run.warmup) * DROP ** sum(learner.epoch >= milestone for milestone in run.milestones)
     for group in learner.optimizer.param_groups:
         group["lr"] = run.lr * (factor if group["decays"] else 1.0)
+    learner.pace = warm(progress, run.attack_warmup)
+
+
+def warm(progress: float, epochs: float) -> float:
+    """The share of the full value after `progress` epochs of a linear rise that takes `epochs`."""
+    return min(1.0, progress / epochs) if epochs else 1.0
 
 
 def check_finite(learner: Learner, loss: float) -> None:

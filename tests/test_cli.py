@@ -17,9 +17,10 @@ import torch
 from orat.cli import main
 from orat.run_folder import RunFolder
 
-QUICK = (
-    "--model mlp-16 --epochs 2 --lr 0.1 --batch-size 32 --eps 26/255 --augment none --attack-steps 3 --warmup 0".split()
-)
+QUICK = [
+    "--model", "mlp-16", "--epochs", "2", "--lr", "0.1", "--batch-size", "32", "--eps", "26/255",
+    "--augment", "none", "--attack-steps", "3", "--warmup", "0",
+]  # fmt: skip
 
 
 def command(*arguments: str) -> list[str]:
@@ -210,6 +211,14 @@ def test_data_lists_what_is_there(capsys: pytest.CaptureFixture[str], mnist_dir:
     text = capsys.readouterr().out
     assert "60,000" in text
     assert "toy-imbalanced-2" in text
+
+
+def test_data_checks_a_path(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", tiny, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["train"], row["test"], row["shape"], row["classes"]) == (300, 90, [1, 12, 12], 3)
+    (tmp_path / "train" / "cat").mkdir(parents=True)
+    assert "cat" in wrong(capsys, "data", str(tmp_path))
 
 
 def test_a_device_without_a_gpu_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from orat.prepare import build_model, prepare
 from orat.progress import SILENT
 from orat.run import Run
 from orat.run_folder import RunFolder
-from orat.training import Learner, set_learning_rate, train_epoch
+from orat.training import Learner, set_pace, train_epoch
 
 QUICK: dict[str, Any] = {
     "model": "mlp-16", "epochs": 4, "lr": 0.05, "milestones": (3,), "warmup": 1.0, "batch_size": 32, "eps": 0.1,
@@ -133,10 +133,22 @@ def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> N
     rates = {}
     for epoch, progress in ((1, 0.5), (1, 1.0), (2, 2.0), (3, 2.1), (4, 3.1)):
         learner.epoch = epoch
-        set_learning_rate(learner, progress)
+        set_pace(learner, progress)
         rates[progress] = [group["lr"] for group in learner.optimizer.param_groups]
     assert [rate[0] for rate in rates.values()] == pytest.approx([0.0125, 0.025, 0.05, 0.005, 0.0005])
     assert {rate[1] for rate in rates.values()} == {0.05}  # the scalars' constant rate
+
+
+def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str) -> None:
+    run = quick(tiny, orat.AT(), attack_warmup=4.0)
+    parts = prepare(run)
+    learner = Learner(run, build_model(run, parts.train), run.method.start(len(parts.train), 3, parts.total))
+    radii = []
+    for progress in (1.0, 2.0, 4.0, 5.0):
+        set_pace(learner, progress)
+        radii.append((learner.attack.pgd.eps, learner.attack.pgd.step_size))
+    expected = [(0.025, 0.00625), (0.05, 0.0125), (0.1, 0.025), (0.1, 0.025)]
+    assert [radius for pair in radii for radius in pair] == pytest.approx([r for pair in expected for r in pair])
 
 
 def test_the_state_of_the_scalars_is_in_the_checkpoint(tiny: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,6 +20,7 @@ MODES = ("eval", "train")
 GAUSSIAN_START = 0.001  # TRADES starts this near
 
 
+@runtime_checkable
 class Attack(Protocol):
     """Anything that turns images in [0, 1] into worse ones."""
 

@@ -28,11 +28,12 @@ def steps_per_epoch(n: int, batch_size: int) -> int:
 def batches(
     data: Dataset, order: Indices, batch_size: int, augment: str, generator: Generator, skip: int = 0
 ) -> Iterator[Batch]:
-    """The samples in this order in batches of nearly equal size, never one of a single straggler; the first skipped."""
+    """The samples in this order on the generator's device, in batches of nearly equal size; the first are skipped."""
+    device = generator.device
     order = order.to(data.labels.device)
     for index in order.tensor_split(steps_per_epoch(len(order), batch_size))[skip:]:
-        images = augmented(data.images[index], augment, generator)
-        yield Batch(as_input(images), data.labels[index], index)
+        images = augmented(data.images[index].to(device), augment, generator)
+        yield Batch(as_input(images), data.labels[index].to(device), index.to(device))
 
 
 def as_input(images: Tensor) -> Images:

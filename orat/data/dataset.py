@@ -25,6 +25,9 @@ class Dataset:
         n = len(self.images)
         if n == 0:
             raise InputError("the data set is empty: it has no images")
+        if self.images.is_floating_point() and not (self.images.min() >= 0 and self.images.max() <= 1):
+            low, high = self.images.min().item(), self.images.max().item()
+            raise InputError(f"values run from {low:g} to {high:g}, but must lie in [0, 1]: divide pixels by 255")
         for name, labels in (("labels", self.labels), ("true labels", self.true_labels)):
             if labels is None:
                 continue

@@ -39,7 +39,9 @@ def build(
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: it would also seed the GPUs, whose state is not put back.
         torch.default_generator.manual_seed(seed)
-        return torch.nn.Sequential(normalize, network(name, shape, classes))
+        model = torch.nn.Sequential(normalize, network(name, shape, classes))
+    # As batches are laid out in memory: a third faster on a CPU. The stubs of torch do not know this form of `to`.
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _per_channel(what: str, values: Sequence[float] | None, default: float, channels: int) -> Sequence[float]:

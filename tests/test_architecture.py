@@ -1,0 +1,65 @@
+"""The way of a batch goes forward: imports go one way, files fit a head, methods stay short."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import orat
+
+PACKAGE = Path(orat.__file__).parent
+# Each may import those before it, and its own package.
+ORDER = (
+    "errors", "names", "numbers", "progress", "types", "data", "noise", "models", "losses", "state", "attacks",
+    "ranking", "lazy", "methods", "run", "training", "evaluation", "run_folder", "prepare", "execute", "finished",
+    "tables", "listing", "demo", "flags", "cli",
+)  # fmt: skip
+
+
+def modules() -> list[Path]:
+    return sorted(file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "__init__.py")
+
+
+def part(file: Path) -> str:
+    """The top-level module or package that a file belongs to."""
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(file: Path) -> set[str]:
+    """The parts of this package that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "orat":
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("orat."):
+            found.add(node.module.split(".")[1])
+    return found
+
+
+def test_every_module_has_its_place() -> None:
+    assert {part(file) for file in modules()} == set(ORDER)
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_go_one_way(file: Path) -> None:
+    own = ORDER.index(part(file))
+    assert {name for name in imported(file) if ORDER.index(name) > own} == set()
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_files_fit_a_head_and_functions_a_screen(file: Path) -> None:
+    text = file.read_text()
+    assert text.count("\n") <= 300
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 40, node.name
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "methods").glob("*.py")), ids=lambda file: file.name)
+def test_a_method_is_short_and_has_no_attack_loop_mode_or_optimizer(file: Path) -> None:
+    text = file.read_text()
+    assert text.count("\n") <= 70
+    for word in ("autograd.grad", ".eval()", ".train()", "optim", "for _ in"):
+        assert word not in text
