@@ -86,7 +86,7 @@ def train(arguments: Namespace) -> int:
     from orat.execute import default_folder
     from orat.execute import train as execute
     from orat.progress import Display
-    from orat.tables import print_accuracy, shares
+    from orat.tables import outlier_line, print_accuracy, shares
 
     out = Path(arguments.out) if arguments.out else default_folder(run)
     result = execute(run, out, arguments.data_dir, arguments.device, Display(not arguments.quiet))
@@ -102,6 +102,8 @@ def train(arguments: Namespace) -> int:
         print_accuracy(f"{run.data}, {run.method_name}", rows, run.eps, run.norm, result["examples"])
     else:
         say(f"{run.data} has no test part; accuracy on what was held out is in history.jsonl")
+    if result["outliers"]:
+        say(outlier_line(result["outliers"]))
     say(f"run folder: {out}")
     return 0
 

@@ -11,7 +11,7 @@ from orat.execute import train
 from orat.methods import AT, ORAT, Method
 from orat.progress import Display
 from orat.run import Run
-from orat.tables import print_accuracy, shares
+from orat.tables import outlier_line, print_accuracy, shares
 
 NOISE_RATE = 0.3
 METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.3, burn_in=3)}
@@ -36,10 +36,6 @@ def show(results: dict[str, Any]) -> None:
     title = f"MNIST sample, {NOISE_RATE:.0%} of the training labels wrong, last epoch"
     print_accuracy(title, rows, first["eps"], first["norm"], first["examples"])
     console = Console(highlight=False, soft_wrap=True)
-    found = results["ORAT"]["outliers"]
-    console.print(
-        f"ORAT cut {found['flipped_and_cut']} of the {found['flipped']} wrong labels ({found['recall']:.1%}); "
-        f"of the {found['cut']} samples it cut, {found['precision']:.1%} were wrong."
-    )
+    console.print("ORAT: " + outlier_line(results["ORAT"]["outliers"]))
     for name, result in results.items():
         console.print(f"{name:<4} {result['folder']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -174,17 +175,18 @@ class Job:
         self.told_at = time.monotonic()
         validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
         cut = f"  cut {record['state']['cut']}" if record["state"].get("cut") else ""
+        left = timedelta(seconds=round(record["seconds"] * (self.run.epochs - record["epoch"])))
         self.display.line(
             f"epoch {record['epoch']:>{len(str(self.run.epochs))}}/{self.run.epochs}  loss {record['loss']:.4f}"
-            f"  validation {validation or '-'}{cut}  {record['seconds']:.1f} s"
+            f"  validation {validation or '-'}{cut}  {record['seconds']:.1f} s, {left} to go"
         )
 
     def collapse(self) -> TrainingError:
         """The error for a network that gives one class to everything."""
         return TrainingError(
             f"the network has collapsed: it gives the same class to every image since {self.constant_epochs} epochs; "
-            f"lower --lr (now {self.run.lr:g}), lengthen --warmup (now {self.run.warmup:g} epochs) or lower --eps "
-            f"(now {self.run.eps:g}), and give --out a new folder"
+            f"lower --lr (now {self.run.lr:g}), lengthen --warmup (now {self.run.warmup:g} epochs) or --attack-warmup "
+            f"(now {self.run.attack_warmup:g}), and give --out a new folder"
         )
 
     def test(self) -> dict[str, Any]:

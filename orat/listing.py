@@ -67,12 +67,17 @@ def download(name: str, data_dir: Path | None) -> Path:
 def bar() -> Iterator[Report]:
     """A bar a file; what is yielded is called with the file, the bytes so far and the bytes in all."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        tasks: dict[str, TaskID] = {}
+    progress = Progress(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
 
-        def report(file: str, done: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = progress.add_task(file, total=total)
-            progress.update(tasks[file], completed=done)
+    def report(file: str, done: int, total: int | None) -> None:
+        progress.start()  # not before: a bar without a file would leave an empty line
+        if file not in tasks:
+            tasks[file] = progress.add_task(file, total=total)
+        progress.update(tasks[file], completed=done)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            progress.stop()

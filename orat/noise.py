@@ -119,7 +119,7 @@ def _share(rate: float, count: int, parts: int = 1) -> int:
     return int(Fraction(str(rate)) * count / parts)
 
 
-def _choose(members: Indices, count: int, generator: torch.Generator) -> Int64[Tensor, chosen]:
+def _choose(members: Indices, count: int, generator: torch.Generator) -> Int64[Tensor, "chosen"]:
     """So many of these places, without repetition."""
     return members[torch.randperm(len(members), generator=generator)[:count]]
 

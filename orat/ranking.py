@@ -11,6 +11,8 @@ from orat.errors import InputError
 from orat.state import State
 from orat.types import Indices, PerSample, Scalar
 
+DRIFT = 1.0  # how far lambda may leave the range of the losses, where it belongs, before it is said
+
 
 def check_ranks(n: int, k: int, m: int) -> None:
     """Refuses ranks that leave nothing to learn from."""
@@ -166,7 +168,7 @@ class MinMaxLoss(RankedRangeLoss):
         """Says so when the scalars have left the range of the losses."""
         least, most = self.last_losses.min().item(), self.last_losses.max().item()
         lower, width = self.lower.item(), self.width.item()
-        if least - (most - least) <= lower <= most and width <= 3 * (most - least):
+        if least - DRIFT <= lower <= most + DRIFT:
             return None
         return (
             f"the min-max scalars drift: lambda = {lower:.2f} and lambda-hat = {width:.2f}, while all losses lie in "

@@ -31,8 +31,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "augment": "none", "validation": 0.05, "batch_size": 128,
     },
     "sample": {
-        "model": "demo_cnn", "eps": 0.1, "epochs": 16, "lr": 0.05, "milestones": (0.8,), "warmup": 1.0,
-        "attack_warmup": 2.0, "augment": "none", "validation": 0.05, "batch_size": 64,
+        "model": "demo_cnn", "eps": 0.1, "epochs": 22, "lr": 0.05, "milestones": (0.7,), "warmup": 1.0,
+        "attack_warmup": 2.0, "attack_steps": 7, "augment": "none", "validation": 0.05, "batch_size": 64,
+        "weight_decay": 0.0,
     },
     "cifar10": PAPER_CIFAR | {"model": "small_cnn"},
     "cifar100": PAPER_CIFAR | {"model": "resnet18"},
@@ -57,7 +58,7 @@ class Run:
     model: str = option(None, "network: lenet, small_cnn, demo_cnn, resnet18, resnet34, wrn-32-10, mlp-64, ...")
     eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
     norm: Literal["linf", "l2", "l1"] = option("linf", "norm of that radius")
-    attack_steps: int = option(10, "steps of the training attack")
+    attack_steps: int = option(None, "steps of the training attack")
     attack_step_size: float = option(None, "their size; a quarter of eps if not given")
     attack_start: Literal["uniform", "gaussian", "none"] = option("uniform", "where the training attack starts")
     attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
@@ -84,7 +85,9 @@ class Run:
             raise unknown("method", "None", METHODS)
         if not isinstance(self.method, Method):
             raise InputError(f"method = {self.method!r}: give a value such as orat.ORAT(m=0.3)")
-        defaults = {"weight_decay": 2e-4, "attack_warmup": 0.0} | DEFAULTS.get(self.data, DEFAULTS["files"])
+        defaults = {"weight_decay": 2e-4, "attack_steps": 10, "attack_warmup": 0.0} | DEFAULTS.get(
+            self.data, DEFAULTS["files"]
+        )
         epochs = defaults["epochs"] if self.epochs is None else self.epochs
         defaults["milestones"] = tuple(round(share * epochs) for share in defaults["milestones"])
         for name, value in defaults.items():
@@ -153,4 +156,7 @@ def read_run(folder: Path) -> Run:
     file = folder / "run.json"
     if not file.is_file():
         raise InputError(f"{folder} is not a run folder: there is no run.json in it")
-    return Run.from_record(json.loads(file.read_text()))
+    try:
+        return Run.from_record(json.loads(file.read_text()))
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} is damaged ({error}): it was not written by this version of orat") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,8 @@ class RunFolder:
         if not self.path.is_dir() or not any(self.path.iterdir()):
             return
         if not (self.path / "run.json").is_file():
-            if {file.name for file in self.path.iterdir()} <= {".lock", "config.json"}:
-                return
+            if all(file.name.startswith(".") or file.name == "config.json" for file in self.path.iterdir()):
+                return  # stopped before its first file was whole
             raise InputError(f"{self.path} has files in it, but none of a run: give --out a new or empty folder")
         there = read_run(self.path)
         if there != run:
@@ -86,7 +87,12 @@ class RunFolder:
     def load_resume(self, device: torch.device) -> dict[str, Any] | None:
         """What was saved to go on from, if the run was stopped."""
         file = self.path / "resume.pt"
-        return torch.load(file, map_location=device, weights_only=True) if file.is_file() else None
+        if not file.is_file():
+            return None
+        try:
+            return torch.load(file, map_location=device, weights_only=True)
+        except (RuntimeError, pickle.UnpicklingError, EOFError):
+            raise InputError(f"{file} is damaged: remove it to start the run over") from None
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Tensors by name as one safetensors file."""
@@ -117,7 +123,8 @@ def replace_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
+    except OSError as error:
+        error.filename = error.filename or str(path)  # which a failed write leaves out
         with suppress(OSError):
             beside.unlink()
         raise

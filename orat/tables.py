@@ -30,3 +30,13 @@ def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: flo
 def shares(part: Mapping[str, float]) -> dict[str, float]:
     """The accuracies of one part of a result, without its epoch."""
     return {name: value for name, value in part.items() if name != "epoch"}
+
+
+def outlier_line(found: Mapping[str, float]) -> str:
+    """What was cut as outliers, and how rightly where the wrong labels are known."""
+    if "flipped" not in found:
+        return f"{found['cut']} of {found['of']} training samples were cut as outliers."
+    return (
+        f"{found['flipped_and_cut']} of the {found['flipped']} wrong labels were cut ({found['recall']:.1%}); "
+        f"of the {found['cut']} samples cut, {found['precision']:.1%} had a wrong label."
+    )

@@ -210,7 +210,7 @@ def test_the_suite_is_the_papers_by_default() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: PGD(8), "8/255"),
+        (lambda: PGD(8.0), "8/255"),
         (lambda: PGD(-0.1), "eps = -0.1"),
         (lambda: PGD(float("nan")), "nan"),
         (lambda: PGD(0.1, steps=-1), "steps = -1"),

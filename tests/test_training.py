@@ -221,6 +221,18 @@ def test_a_network_that_gives_one_class_to_everything_is_stopped_and_said(tiny: 
     assert len(folder.history()) == 3
 
 
+def test_scalars_that_drift_are_said_once_in_the_log(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More wrong labels than m leave a gap at the wanted rank, where nothing holds the scalars."""
+    drifting = orat.ORAT(m=0.05, solver="minmax", scalar_rate="constant")
+    run = quick(tiny, drifting, noise="symmetric", noise_rate=0.3, epochs=60, lr=0.2, milestones=(10,), eps=0.02)
+    orat.train(run, tmp_path / "a")
+    log = capsys.readouterr().err
+    assert log.count("the min-max scalars drift: lambda = -") == 1
+    assert "solver rank does not drift" in log
+
+
 def test_a_loss_that_is_no_number_is_stopped_and_said(tiny: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"nan in epoch 1.*--lr \(now 1e\+30\)"):
         orat.train(quick(tiny, orat.AT(), lr=1e30, warmup=0.0), tmp_path / "a", display=SILENT)
@@ -268,6 +280,31 @@ def test_two_processes_cannot_train_in_one_folder(tiny: str, tmp_path: Path) -> 
     with pytest.raises(InputError, match="in use by another process"):
         orat.train(run, tmp_path / "a", display=SILENT)
     folder.lock.release()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 1}', '{"format": 1, "method": {"name": "at"}, "no": 3}'])
+def test_a_damaged_run_json_is_one_line(content: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(InputError, match=r"run\.json is damaged") as caught:
+        orat.load_model(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_checkpoint_is_one_line_and_stays(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT())
+    folder = RunFolder(tmp_path / "a")
+    folder.claim(run, prepare(run).train)
+    folder.lock.release()
+    (tmp_path / "a" / "resume.pt").write_bytes(b"PK\x03\x04 and then nothing")
+    with pytest.raises(InputError, match=r"resume\.pt is damaged: remove it"):
+        orat.train(run, tmp_path / "a", display=SILENT)
+    assert (tmp_path / "a" / "resume.pt").exists()
+
+
+def test_a_folder_left_by_a_kill_before_its_first_file_is_taken(tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".run.json.new").write_bytes(b"{")
+    assert orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "a", display=SILENT)["last"]["epoch"] == 1
 
 
 def test_run_json_is_the_run(tiny: str, tmp_path: Path) -> None:

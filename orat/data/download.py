@@ -9,6 +9,7 @@ import tempfile
 import urllib.request
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +69,9 @@ def fetch(
         for source in sources[name]:
             _place(source, folder, progress or _silent)
     except _DownloadError as failure:
+        for empty in (folder, data_dir):
+            with suppress(OSError):
+                empty.rmdir()  # only if there is nothing in it
         wanted = ", ".join(source.unpacked or source.file for source in sources[name])
         raise InputError(f"could not download {name} ({failure}): put {wanted} into {folder} yourself") from failure
     except OSError as error:

@@ -1,0 +1,35 @@
+"""The ranked range in a training loop of one's own: drop the 30 % largest losses of attacked digits."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import orat
+from orat import noise
+
+BATCH, EPOCHS, EPS = 100, 6, 0.1
+
+splits = orat.load_data("sample")
+train = noise.apply(splits.train, "symmetric", rate=0.3, seed=0)
+images, labels = train.images / 255, train.labels
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+attack = orat.PGD(EPS, steps=5, step_size=EPS / 2)
+fold = orat.RankedRangeLoss(n=len(train), k=len(train), m=1800, burn_in=2)
+
+for epoch in range(EPOCHS):
+    for index in torch.randperm(len(train)).split(BATCH):
+        adv = attack(model, images[index], labels[index])
+        losses = nn.functional.cross_entropy(model(adv), labels[index], reduction="none")
+        optimizer.zero_grad()
+        fold(losses, index).backward()
+        optimizer.step()
+    fold.end_epoch()
+    accuracy = orat.evaluate(model, splits.test, orat.suite(EPS, names=["pgd20"]))
+    print(f"epoch {epoch + 1}: natural {accuracy['natural']:.1%}, PGD-20 {accuracy['pgd20']:.1%}")
+
+cut = fold.cut()
+print(f"{cut.sum()} samples cut, {(train.flipped[cut]).float().mean():.1%} of them with a wrong label")
