@@ -69,7 +69,7 @@ def evaluate(
 ) -> dict[str, float]:
     """The share of samples that stay right, naturally and under each attack."""
     right = correct(model, dataset, attacks, seed, display)
-    return {name: mask.float().mean().item() for name, mask in right.items()}
+    return {name: mask.double().mean().item() for name, mask in right.items()}
 
 
 def device_of(model: nn.Module) -> torch.device:

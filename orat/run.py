@@ -89,7 +89,8 @@ class Run:
             self.data, DEFAULTS["files"]
         )
         epochs = defaults["epochs"] if self.epochs is None else self.epochs
-        defaults["milestones"] = tuple(round(share * epochs) for share in defaults["milestones"])
+        scaled = {round(share * epochs) for share in defaults["milestones"]}
+        defaults["milestones"] = tuple(sorted(scaled - {0, 1}))  # a run of few epochs has no drop before its second
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)

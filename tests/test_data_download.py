@@ -99,7 +99,8 @@ def test_a_good_file_arrives_under_its_name(tmp_path: Path, server: str) -> None
 def test_a_file_that_is_there_and_right_is_not_fetched_again(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "file.gz").write_bytes(GOOD)
-    fetch("tiny", tmp_path, sources=one("http://127.0.0.1:9/never"))
+    folder = fetch("tiny", tmp_path, sources=one("http://127.0.0.1:9/never"))  # nobody answers there
+    assert names(folder) == ["file.gz"]
 
 
 def test_a_damaged_file_that_is_there_is_replaced(tmp_path: Path, server: str) -> None:

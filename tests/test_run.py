@@ -29,6 +29,8 @@ def test_cifar_has_the_papers_schedule(data: str, model: str) -> None:
 def test_milestones_move_with_the_epochs() -> None:
     assert Run(data="mnist", method=orat.AT(), epochs=10).milestones == (4, 8)
     assert Run(data="mnist", method=orat.AT(), epochs=10, milestones=()).milestones == ()
+    assert Run(data="cifar10", method=orat.AT(), epochs=3).milestones == (2,)
+    assert Run(data="cifar10", method=orat.AT(), epochs=2).milestones == ()
 
 
 @pytest.mark.parametrize("data", [*DEFAULTS, "some/folder"])
