@@ -64,14 +64,15 @@ def fetch(
     if name not in sources:
         raise unknown("public data set", name, sources)
     folder = data_dir / name
+    made = [place for place in (folder, data_dir) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for source in sources[name]:
             _place(source, folder, progress or _silent)
     except _DownloadError as failure:
-        for empty in (folder, data_dir):
+        for place in made:
             with suppress(OSError):
-                empty.rmdir()  # only if there is nothing in it
+                place.rmdir()  # which refuses to if a file did arrive
         wanted = ", ".join(source.unpacked or source.file for source in sources[name])
         raise InputError(f"could not download {name} ({failure}): put {wanted} into {folder} yourself") from failure
     except OSError as error:
