@@ -172,15 +172,17 @@ def add_demo(commands: Any) -> None:
     one = add_command(commands, "demo", demo, "AT and ORAT side by side on bundled data with wrong labels")
     one.add_argument("--out", default="runs/demo", metavar="DIR", help="where the run folders go (default: runs/demo)")
     one.add_argument("--seed", default="0", help="seed of the wrong labels and of the training (default: 0)")
+    one.add_argument("--epochs", help="fewer for a quick look; AT needs some twenty to learn the wrong labels")
     one.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def demo(arguments: Namespace) -> int:
     """Runs the demo and shows it."""
     seed = whole(arguments.seed)
+    epochs = None if arguments.epochs is None else whole(arguments.epochs)
     from orat import demo as side_by_side
 
-    results = side_by_side.demo(Path(arguments.out), seed)
+    results = side_by_side.demo(Path(arguments.out), seed, epochs)
     if arguments.json:
         print_json(results)
         return 0

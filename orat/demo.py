@@ -17,15 +17,17 @@ NOISE_RATE = 0.3
 METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.3, burn_in=3)}
 
 
-def demo(out: Path, seed: int = 0, data_dir: Path | None = None, display: Display | None = None) -> dict[str, Any]:
+def demo(out: Path, seed: int = 0, epochs: int | None = None, display: Display | None = None) -> dict[str, Any]:
     """Trains both in folders under `out`, and returns their results by name."""
     display = display or Display()
+    common: dict[str, Any] = {"noise": "symmetric", "noise_rate": NOISE_RATE, "noise_seed": seed, "seed": seed}
+    if epochs is not None:
+        common["epochs"] = epochs
     results = {}
     for name, method in METHODS.items():
-        run = Run(data="sample", method=method, noise="symmetric", noise_rate=NOISE_RATE, noise_seed=seed, seed=seed)
-        display.line(f"{name}: {run.epochs} epochs, {NOISE_RATE:.0%} of the training labels are wrong")
+        run = Run(data="sample", method=method, **common)
         folder = out / f"{name.lower()}-seed{seed}"
-        results[name] = train(run, folder, data_dir, "cpu", display) | {"folder": str(folder)}
+        results[name] = train(run, folder, device="cpu", display=display) | {"folder": str(folder)}
     return results
 
 

@@ -201,6 +201,19 @@ def test_an_unfinished_run_cannot_be_evaluated_and_is_told_so(
     assert "run the same train command" in wrong(capsys, "evaluate", str(tmp_path / "a"))
 
 
+@pytest.mark.slow
+def test_the_demo_shows_both_methods_what_was_cut_and_the_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--epochs", "1", "--out", str(tmp_path / "demo")]) == 0
+    text = capsys.readouterr().out
+    for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "wrong labels were cut"):
+        assert words in text
+    for name in ("at-seed0", "orat-seed0"):
+        assert str(tmp_path / "demo" / name) in text
+        assert (tmp_path / "demo" / name / "result.json").is_file()
+
+
 def test_data_lists_what_is_there(capsys: pytest.CaptureFixture[str], mnist_dir: Path) -> None:
     assert main(["data", "--data-dir", str(mnist_dir.parent), "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
