@@ -12,7 +12,7 @@ import orat
 PACKAGE = Path(orat.__file__).parent
 # Each may import those before it, and its own package.
 ORDER = (
-    "errors", "names", "numbers", "progress", "types", "data", "noise", "models", "losses", "state", "attacks",
+    "errors", "numbers", "progress", "types", "data", "noise", "models", "losses", "state", "attacks",
     "ranking", "lazy", "methods", "run", "training", "evaluation", "run_folder", "prepare", "execute", "finished",
     "tables", "listing", "demo", "flags", "cli",
 )  # fmt: skip

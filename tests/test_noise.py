@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args, get_type_hints
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orat import names, noise
+from orat import noise
 from orat.data.dataset import Dataset
 from orat.errors import InputError
+from orat.run import Run
 
 MNIST = tuple("0123456789")
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -145,7 +148,7 @@ def test_asymmetric_refuses_what_it_does_not_know():
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan")])
-@pytest.mark.parametrize("kind", names.NOISES)
+@pytest.mark.parametrize("kind", noise.NOISES)
 def test_rates_outside_0_to_1_are_refused(kind, rate):
     with pytest.raises(InputError, match=f"noise rate is {rate}"):
         noise.apply(dataset(), kind, rate, 0)
@@ -187,4 +190,4 @@ def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
 
 
 def test_the_offered_names_are_those_of_the_table():
-    assert tuple(noise.NOISES) == names.NOISES
+    assert tuple(noise.NOISES) == get_args(get_type_hints(Run)["noise"])

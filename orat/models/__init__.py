@@ -6,12 +6,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orat.errors import InputError
-from orat.names import MODELS as NAMES
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["NAMES", "build"]
+# Any wrn-DEPTH-WIDTH and any mlp-HIDDEN-HIDDEN-... can be built; those of the paper are listed.
+NAMES = (
+    "lenet",
+    "small_cnn",
+    "demo_cnn",
+    "resnet18",
+    "resnet34",
+    "wrn-32-10",
+    "mlp-3",
+    "mlp-20-20-20",
+    "mlp-64",
+)
 
 
 def build(

@@ -9,13 +9,13 @@ from math import prod
 from torch import nn
 
 from orat.errors import InputError, unknown
+from orat.models import NAMES
 from orat.models.demo_cnn import DemoCNN
 from orat.models.lenet import LeNet
 from orat.models.mlp import MLP
 from orat.models.resnet import resnet18, resnet34
 from orat.models.small_cnn import SmallCNN
 from orat.models.wide_resnet import WideResNet
-from orat.names import MODELS
 
 # Each network of a fixed form, with the least height and width that leave it a pixel to look at.
 CONVOLUTIONAL: dict[str, tuple[Callable[[tuple[int, int, int], int], nn.Module], int]] = {
@@ -36,7 +36,7 @@ def network(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         depth, widen = _numbers(name)
         return WideResNet(_image_shape(name, shape, WIDE_RESNET_LEAST)[0], classes, depth, widen)
     if name not in CONVOLUTIONAL:
-        raise unknown("model", name, MODELS)
+        raise unknown("model", name, NAMES)
     make, least = CONVOLUTIONAL[name]
     return make(_image_shape(name, shape, least), classes)
 
