@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import Field, fields
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from orat.errors import InputError, unknown
 from orat.methods import METHODS, Method
 from orat.numbers import amount, number, whole, wholes
-from orat.run import Run
+from orat.run import DEFAULTS, Run
 
 
 class Parser(ArgumentParser):
@@ -53,10 +53,9 @@ def add_flag(group: Any, field: Field[Any], hint: Any) -> None:
     """One field as a flag; its value stays text until `run_from` reads it."""
     choices = literal(hint)
     shown = "{" + ",".join(choices) + "}" if choices else field.name.upper()
-    if field.default is None or field.default is MISSING:
-        note = "" if field.name in ("method", "m", "labels", "image_size") else " (default: by data set)"
-    else:
-        note = f" (default: {field.default})"
+    note = f" (default: {field.default})" if field.default is not None else ""
+    if any(field.name in defaults for defaults in DEFAULTS.values()):
+        note = " (default: by data set)"
     settings: dict[str, Any] = {"metavar": shown, "help": field.metadata["help"].replace("%", "%%") + note}
     if hint is bool:
         settings = {"nargs": "?", "const": "yes", "metavar": "yes|no", "help": settings["help"]}
