@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from orat.cli import main
 from orat.run_folder import RunFolder
@@ -199,6 +201,28 @@ def test_an_unfinished_run_cannot_be_evaluated_and_is_told_so(
     (tmp_path / "a" / "model.safetensors").unlink()
     capsys.readouterr()
     assert "run the same train command" in wrong(capsys, "evaluate", str(tmp_path / "a"))
+
+
+def test_a_folder_of_two_classes_of_wide_images_with_labels_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = np.random.default_rng(0)
+    for part, n in (("train", 30), ("test", 5)):
+        for name, light in (("dark", 0), ("light", 120)):
+            (tmp_path / "photos" / part / name).mkdir(parents=True)
+            for i in range(n):
+                pixels = random.integers(light, light + 120, (20, 30, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "photos" / part / name / f"{i:02}.png")
+    given = ["dark"] * 30 + ["light"] * 30
+    given[3] = "light"
+    (tmp_path / "labels.csv").write_text("index,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(given)))
+    train = ["train", "--data", str(tmp_path / "photos"), "--labels", str(tmp_path / "labels.csv"), "--method", "orat"]
+    options = [*QUICK, "--model", "demo_cnn", "--epochs", "20", "--batch-size", "6", "--lr", "0.02", "--m", "1"]
+    assert main([*train, *options, "--validation", "0", "--quiet", "--json", "--out", str(tmp_path / "run")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["last"]["natural"] >= 0.9
+    assert (result["outliers"]["flipped"], result["outliers"]["flipped_and_cut"]) == (1, 1)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["shape"] == [3, 20, 30]
 
 
 @pytest.mark.slow
