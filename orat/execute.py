@@ -106,6 +106,11 @@ class Job:
         if saved is None:
             self.folder.write_history([])
             return
+        if saved["device"] != self.device.type:
+            raise InputError(
+                f"{self.folder.path} was started on {saved['device']}, not on {self.device.type}: "
+                f"go on with --device {saved['device']}, or give --out a new folder"
+            )
         if saved["fingerprint"] != self.fingerprint:
             raise InputError(
                 f"the data of {self.folder.path} changed since it was stopped "
@@ -123,6 +128,7 @@ class Job:
         """Replaces the checkpoint."""
         self.saved_at = time.monotonic()
         content = {
+            "device": self.device.type,
             "fingerprint": self.fingerprint,
             "learner": self.learner.state_dict(),
             "chosen": self.chosen,

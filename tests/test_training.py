@@ -273,6 +273,16 @@ def test_changed_data_is_noticed_when_a_run_goes_on(tiny: str, tmp_path: Path, m
         orat.train(run, tmp_path / "a", display=SILENT)
 
 
+def test_a_run_goes_on_only_on_the_kind_of_device_it_was_started_on(tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT())
+    folder = RunFolder(tmp_path / "a")
+    folder.claim(run, prepare(run).train)
+    folder.save_resume({"device": "cuda"})
+    folder.lock.release()
+    with pytest.raises(InputError, match="was started on cuda, not on cpu: go on with --device cuda"):
+        orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
+
+
 def test_two_processes_cannot_train_in_one_folder(tiny: str, tmp_path: Path) -> None:
     run = quick(tiny, orat.AT())
     folder = RunFolder(tmp_path / "a")
