@@ -17,7 +17,7 @@ from orat.data.dataset import Dataset
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
 from orat.numbers import radius
-from orat.prepare import Parts, build_model, choose_device, on_device, prepare
+from orat.prepare import Parts, build_model, choose_device, on_device, prepare, setting_of
 from orat.progress import Display
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
@@ -52,7 +52,7 @@ def train(
     where = choose_device(device)
     parts = prepare(run, None if data_dir is None else Path(data_dir))
     model = build_model(run, parts.train).to(where)
-    state = run.method.start(len(parts.train), len(parts.train.classes), parts.total).to(where)
+    state = run.method.start(setting_of(run, parts)).to(where)
     folder.claim(run, parts.train)
     try:
         with torch.random.fork_rng([where] if where.type == "cuda" else []):

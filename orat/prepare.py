@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from orat import data, models, noise
+from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import InputError
+from orat.methods import Setting
 from orat.run import Run
 
 
@@ -39,6 +41,12 @@ def prepare(run: Run, data_dir: Path | None = None) -> Parts:
     index = order[held_out:].sort().values
     validation = full.take(order[:held_out].sort().values) if held_out else None
     return Parts(full.take(index), validation, splits.test, index, len(full))
+
+
+def setting_of(run: Run, parts: Parts) -> Setting:
+    """What the run's method may want to know before it starts."""
+    n = len(parts.train)
+    return Setting(n, parts.total, len(parts.train.classes), steps_per_epoch(n, run.batch_size), run.epochs)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:

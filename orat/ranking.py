@@ -99,8 +99,8 @@ class RankedRangeLoss(State):
         return self.last_losses > self.cut_values()[1]
 
     def describe(self) -> str:
-        """The ranks in force."""
-        return f"k = {self.k}, m = {self.m} of n = {self.n}"
+        """The ranks in force, and from when on."""
+        return f"k = {self.k}, m = {self.m} of n = {self.n}, first cut in epoch {self.burn_in + 1}"
 
     def end_epoch(self) -> dict[str, float]:
         """Counts the epoch and tells where the cuts lie."""

@@ -12,8 +12,8 @@ import torch
 import orat
 from orat import execute
 from orat.errors import InputError, TrainingError
-from orat.methods import METHODS, Method
-from orat.prepare import build_model, prepare
+from orat.methods import METHODS, Method, Setting
+from orat.prepare import build_model, prepare, setting_of
 from orat.progress import SILENT
 from orat.run import Run
 from orat.run_folder import RunFolder
@@ -129,7 +129,7 @@ def test_cutting_finds_the_flipped_labels(tiny: str, tmp_path: Path) -> None:
 def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> None:
     run = quick(tiny, orat.ORAT(m=0.1, solver="minmax", scalar_rate="constant"), warmup=2.0, milestones=(3, 4))
     parts = prepare(run)
-    learner = Learner(run, build_model(run, parts.train), run.method.start(len(parts.train), 3, parts.total))
+    learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     rates = {}
     for epoch, progress in ((1, 0.5), (1, 1.0), (2, 2.0), (3, 2.1), (4, 3.1)):
         learner.epoch = epoch
@@ -139,10 +139,20 @@ def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> N
     assert {rate[1] for rate in rates.values()} == {0.05}  # the scalars' constant rate
 
 
+@pytest.mark.parametrize(
+    ("steps", "epochs", "expected"), [(446, 50, 1), (372, 100, 1), (90, 22, 4), (2, 100, 25), (1, 3000, 300), (9, 2, 1)]
+)
+def test_the_first_cut_waits_for_enough_steps_but_not_for_more_than_a_quarter_of_the_run(
+    steps: int, epochs: int, expected: int
+) -> None:
+    assert orat.ORAT(m=1).start(Setting(10, 10, 2, steps, epochs)).burn_in == expected
+    assert orat.ORAT(m=1, burn_in=0).start(Setting(10, 10, 2, steps, epochs)).burn_in == 0
+
+
 def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str) -> None:
     run = quick(tiny, orat.AT(), attack_warmup=4.0)
     parts = prepare(run)
-    learner = Learner(run, build_model(run, parts.train), run.method.start(len(parts.train), 3, parts.total))
+    learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     radii = []
     for progress in (1.0, 2.0, 4.0, 5.0):
         set_pace(learner, progress)
@@ -154,7 +164,7 @@ def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str) ->
 def test_the_state_of_the_scalars_is_in_the_checkpoint(tiny: str) -> None:
     run = quick(tiny, orat.ORAT(m=0.1, solver="minmax"))
     parts = prepare(run)
-    learner = Learner(run, build_model(run, parts.train), run.method.start(len(parts.train), 3, parts.total))
+    learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     assert {"lower", "width", "last_losses"} <= learner.state_dict()["state"].keys()
     assert len(list(train_epoch(learner, parts.train))) == 9
 
@@ -215,7 +225,7 @@ def test_a_network_that_gives_one_class_to_everything_is_stopped_and_said(tiny: 
         model[1][-1].bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
     folder = RunFolder(tmp_path / "a")
     folder.claim(run, parts.train)
-    learner = Learner(run, model, run.method.start(len(parts.train), 3, parts.total))
+    learner = Learner(run, model, run.method.start(setting_of(run, parts)))
     with pytest.raises(TrainingError, match="collapsed.*lower --lr"):
         execute.Job(folder, learner, parts, SILENT, torch.device("cpu")).work()
     assert len(folder.history()) == 3

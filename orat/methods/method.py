@@ -40,11 +40,22 @@ class TrainingAttack:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """What a method may want to know before the first step."""
+
+    n: int  # samples that are trained on
+    total: int  # samples there were before some were held out for validation
+    classes: int
+    steps: int  # in an epoch
+    epochs: int
+
+
+@dataclass(frozen=True)
 class Method:
     """A training objective; its fields are its hyper-parameters, its flags and its JSON record."""
 
-    def start(self, n: int, classes: int, total: int) -> State:
-        """The state for n training samples, of `total` there were before some were held out for validation."""
+    def start(self, setting: Setting) -> State:
+        """The state that a training in this setting begins with."""
         from orat.state import State
 
         return State()
