@@ -55,3 +55,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'orat' has no attribute {name!r}")
     module, _, attribute = PLACES[name].partition(":")
     return getattr(import_module(module), attribute or name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__

@@ -236,16 +236,16 @@ def tensors_of(state: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
 
 
-def found_outliers(cut: Tensor | None, train: Dataset) -> dict[str, float] | None:
+def found_outliers(cut: Tensor | None, train: Dataset) -> dict[str, float | None] | None:
     """How many samples were cut as outliers, and, where the truth is known, how rightly."""
     if cut is None:
         return None
-    found: dict[str, float] = {"cut": int(cut.sum()), "of": len(train)}
-    flipped = train.flipped
-    if flipped is not None:
-        hits = int((cut.cpu() & flipped).sum())
-        found |= {"flipped": int(flipped.sum()), "flipped_and_cut": hits}
-        found |= {"precision": hits / max(1, found["cut"]), "recall": hits / max(1, found["flipped"])}
+    size = int(cut.sum())
+    found: dict[str, float | None] = {"cut": size, "of": len(train)}
+    if train.flipped is not None:
+        hits, wrong = int((cut.cpu() & train.flipped).sum()), int(train.flipped.sum())
+        found |= {"flipped": wrong, "flipped_and_cut": hits}
+        found |= {"precision": hits / size if size else None, "recall": hits / wrong if wrong else None}
     return found
 
 

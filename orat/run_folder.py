@@ -64,9 +64,10 @@ class RunFolder:
         return json.loads(file.read_text()) if file.is_file() else None
 
     def history(self) -> list[dict[str, Any]]:
-        """The lines of the epochs so far."""
+        """The lines of the epochs so far; what a kill left of a last one is none."""
         file = self.path / "history.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+        whole, _, _ = file.read_text().rpartition("\n") if file.is_file() else ("", "", "")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def write_history(self, records: list[dict[str, Any]]) -> None:
         """The history with exactly these lines."""
@@ -79,7 +80,9 @@ class RunFolder:
             file.write(json.dumps(record) + "\n")
 
     def save_resume(self, content: dict[str, Any]) -> None:
-        """Replaces the one resume file."""
+        """Replaces the one resume file, after the history that it counts on has reached the disk."""
+        with (self.path / "history.jsonl").open("a") as history:
+            os.fsync(history.fileno())
         buffer = io.BytesIO()  # through memory, because torch reports a full disk as no OSError
         torch.save(content, buffer)
         replace_file(self.path / "resume.pt", buffer.getvalue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -32,9 +33,9 @@ def shares(part: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in part.items() if name != "epoch"}
 
 
-def outlier_line(found: Mapping[str, float]) -> str:
+def outlier_line(found: Mapping[str, Any]) -> str:
     """What was cut as outliers, and how rightly where the wrong labels are known."""
-    if "flipped" not in found:
+    if not found.get("flipped") or not found["cut"]:
         return f"{found['cut']} of {found['of']} training samples were cut as outliers."
     return (
         f"{found['flipped_and_cut']} of the {found['flipped']} wrong labels were cut ({found['recall']:.1%}); "

@@ -233,7 +233,7 @@ def test_the_demo_shows_both_methods_what_was_cut_and_the_folders(
 ) -> None:
     assert main(["demo", "--epochs", "1", "--out", str(tmp_path / "demo")]) == 0
     text = capsys.readouterr().out
-    for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "wrong labels were cut"):
+    for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "training samples were cut"):
         assert words in text
     for name in ("at-seed0", "orat-seed0"):
         assert str(tmp_path / "demo" / name) in text
