@@ -14,7 +14,7 @@ PACKAGE = Path(orat.__file__).parent
 ORDER = (
     "errors", "numbers", "progress", "types", "data", "noise", "models", "losses", "state", "attacks",
     "ranking", "lazy", "methods", "run", "training", "evaluation", "run_folder", "prepare", "execute", "finished",
-    "tables", "listing", "demo", "flags", "cli",
+    "tables", "listing", "demo", "flags", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -161,6 +161,13 @@ def test_an_attack_leaves_no_gradient_no_mode_and_no_flag_behind() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def test_an_attack_works_where_the_caller_wants_no_gradients() -> None:
+    with torch.no_grad():
+        adv = PGD(EPS, 20, EPS / 4)(linear(WEIGHT), CENTER, ZEROS)
+    assert torch.equal(adv, CENTER + EPS * WEIGHT.sign())
+    assert not adv.requires_grad
+
+
 def test_train_mode_during_the_attack_is_a_choice() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
     PGD(0.1, mode="train")(model, torch.rand(5, 4), torch.zeros(5, dtype=torch.long))

@@ -81,8 +81,9 @@ class PGD:
         step_size = self.eps / 4 if self.step_size is None else self.step_size
         adv = self.begin(x, generator)
         for _ in range(self.steps):
-            adv.requires_grad_()
-            (gradient,) = torch.autograd.grad(objective(adv).sum(), adv)
+            with torch.enable_grad():  # also where the caller evaluates without gradients
+                adv.requires_grad_()
+                (gradient,) = torch.autograd.grad(objective(adv).sum(), adv)
             adv = adv.detach()
             adv = self.project(adv + step_size * ball.ascend(gradient, adv), x)
         return adv

@@ -1,0 +1,7 @@
+"""`python -m orat`, for where the command is not on the path."""
+
+import sys
+
+from orat.cli import main
+
+sys.exit(main())
