@@ -32,7 +32,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "sample": {
         "model": "demo_cnn", "eps": 0.1, "epochs": 22, "lr": 0.05, "milestones": (0.7,), "warmup": 1.0,
-        "attack_warmup": 2.0, "attack_steps": 7, "augment": "none", "validation": 0.05, "batch_size": 64,
+        "attack_warmup": 2.0, "attack_steps": 5, "augment": "none", "validation": 0.05, "batch_size": 64,
         "weight_decay": 0.0,
     },
     "cifar10": PAPER_CIFAR | {"model": "small_cnn"},
