@@ -7,11 +7,20 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orat.errors import InputError, TrainingError
 from orat.flags import Parser, add_run_flags, run_from
 from orat.numbers import number, size, whole
+
+if TYPE_CHECKING:
+    from orat.examine import Plan
+    from orat.subjects import Subject
+
+ATTACKS = (
+    "fgsm, pgd20, cw (as in the paper), fgsm-plain, pgd20-madry, cw-margin, pgdN or pgdNxR (N steps, R restarts), "
+    "cw-l2, apgd-ce, apgd-dlr, apgd-t, fab-t, square, autoattack, autoattack-reference"
+)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         return fail(disk_error(error), 2)
     except KeyboardInterrupt:
-        return fail("stopped; the same command goes on from the last checkpoint", 130)
+        return fail("stopped; the same command goes on from there", 130)
 
 
 def fail(message: str, code: int) -> int:
@@ -110,33 +119,88 @@ def train(arguments: Namespace) -> int:
 
 def add_evaluate(commands: Any) -> None:
     """orat evaluate."""
-    one = add_command(commands, "evaluate", evaluate, "accuracy of a finished run under attack")
-    one.add_argument("run", metavar="RUN", help="the run's folder")
-    one.add_argument("--attacks", default="fgsm,pgd20,cw", help="names with commas between (default: fgsm,pgd20,cw)")
+    text = "accuracy of a finished run, or of anybody's model, under attack; the same command again goes on"
+    one = add_command(commands, "evaluate", evaluate, text)
+    one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
+    one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {ATTACKS}")
     one.add_argument("--eps", help="another radius than the run's, such as 8/255")
+    one.add_argument("--norm", help="another norm than the run's: linf, l2 or l1")
     one.add_argument("--examples", metavar="N", help="only the first N test images")
-    one.add_argument("--weights", default="last", help="last or chosen: which epoch's (default: last)")
+    one.add_argument("--weights", help="of a run: last or chosen epoch (default: last); with --model: a file")
+    one.add_argument("--model", metavar="MODULE:FUNCTION", help="a function that returns a torch module instead of RUN")
+    one.add_argument("--data", help="with --model: what to test it on, as in `orat train`")
+    one.add_argument("--image-size", metavar="HxW", help="with --data: resize the folder's images to this")
+    one.add_argument("--seed", help="of the attacks (default: the run's)")
+    one.add_argument("--precision", default="auto", help="of the search: auto, bfloat16, float32 (default: auto)")
+    one.add_argument("--batch-size", metavar="N", help="samples at a time; changes no answer")
+    one.add_argument("--curves", nargs="?", const="eps,steps", metavar="eps,steps", help="accuracy against these, too")
+    one.add_argument("--table", metavar="FILE", help="what broke which image, as .csv or .parquet")
+    one.add_argument("--out", metavar="DIR", help="where reports go (default: a folder in the run's)")
+    one.add_argument("--again", action="store_true", help="start over instead of going on")
     add_places(one)
 
 
 def evaluate(arguments: Namespace) -> int:
-    """Evaluates a finished run and prints the accuracies."""
-    eps = None if arguments.eps is None else number(arguments.eps)
-    examples = None if arguments.examples is None else whole(arguments.examples)
-    from orat.finished import evaluate_run
+    """Examines a model, and draws its curves if they are wanted."""
+    from orat.attacks.suite import check_names
+    from orat.curves import check_curves, write_curves
+    from orat.examine import examine, report_folder
     from orat.progress import Display
-    from orat.tables import print_accuracy
+    from orat.tables import print_curve, print_report
 
-    attacks = [name for name in arguments.attacks.split(",") if name]
-    report = evaluate_run(
-        arguments.run, attacks, eps, examples, arguments.weights, arguments.data_dir, arguments.device, Display()
-    )
+    check_names(listed(arguments.attacks))
+    check_curves(curves := listed(arguments.curves))
+    subject = subject_of(arguments)
+    plan = plan_of(arguments, subject)
+    folder = Path(arguments.out) if arguments.out else report_folder(subject.reports, subject.model, subject.test, plan)
+    if arguments.again:
+        (folder / "journal.json").unlink(missing_ok=True)
+    report = examine(subject.model, subject.test, plan, folder, Display())
+    drawn = write_curves(curves, subject.model, subject.test, plan.eps, plan.norm, plan.seed, folder, Display())
+    report["warnings"] += [warning for curve in drawn for warning in curve["warnings"]]
     if arguments.json:
-        print_json(report)
+        print_json(report | {"folder": str(folder)} | ({"curves": drawn} if drawn else {}))
         return 0
-    rows = {arguments.weights: report["accuracy"]}
-    print_accuracy(arguments.run, rows, report["eps"], report["norm"], report["examples"])
+    print_report(arguments.run or arguments.model, report)
+    for curve in drawn:
+        print_curve(curve)
+    say(f"report, samples{' and curves' if drawn else ''}: {folder}")
     return 0
+
+
+def subject_of(arguments: Namespace) -> Subject:
+    """What is to be examined."""
+    data_dir = None if arguments.data_dir is None else Path(arguments.data_dir)
+    examples = None if arguments.examples is None else whole(arguments.examples)
+    image_size = None if arguments.image_size is None else size(arguments.image_size)
+    if (arguments.run is None) == (arguments.model is None):
+        raise InputError("give either a run's folder, or --model package.module:function with --data")
+    if (arguments.model is None) != (arguments.data is None):
+        raise InputError("--model and --data go together: whose model, and what to test it on")
+    from orat import subjects
+
+    if arguments.model is None:
+        which = arguments.weights or "last"
+        return subjects.of_run(Path(arguments.run), which, data_dir, examples, arguments.device)
+    weights = None if arguments.weights is None else Path(arguments.weights)
+    return subjects.of_function(
+        arguments.model, weights, arguments.data, data_dir, image_size, examples, arguments.device
+    )
+
+
+def plan_of(arguments: Namespace, subject: Subject) -> Plan:
+    """How it is to be examined."""
+    from orat.examine import Plan
+
+    return Plan(
+        eps=subject.eps if arguments.eps is None else number(arguments.eps),
+        norm=arguments.norm or subject.norm,
+        attacks=listed(arguments.attacks),
+        seed=subject.seed if arguments.seed is None else whole(arguments.seed),
+        precision=arguments.precision,
+        batch_size=None if arguments.batch_size is None else whole(arguments.batch_size),
+        table=None if arguments.table is None else Path(arguments.table),
+    )
 
 
 def add_data(commands: Any) -> None:
@@ -188,6 +252,11 @@ def demo(arguments: Namespace) -> int:
         return 0
     side_by_side.show(results)
     return 0
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """Names with commas between; none of nothing."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def say(text: str) -> None:

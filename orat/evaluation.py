@@ -1,19 +1,75 @@
-"""Accuracy under each attack, sample by sample."""
+"""Accuracy under each attack, sample by sample; the same for the same seed, whatever the batch size."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from orat.attacks.apgd import APGD
+from orat.attacks.attempts import GPU_VALUES
+from orat.attacks.autoattack import AutoAttack
+from orat.attacks.balls import BALLS
+from orat.attacks.chance import Draws
 from orat.attacks.pgd import Attack, frozen
+from orat.attacks.quick import quick
+from orat.attacks.square import Square
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
-from orat.progress import SILENT, Display
+from orat.journal import OPEN, STANDS, Journal
+from orat.losses import margin
+from orat.metering import Metered, work
+from orat.progress import SILENT, Bar, Display
+from orat.types import Images, Indices, Labels
 
-BATCH = 250  # samples at a time; the answer does not depend on it, but for the attacks' random starts
+BATCH = 250  # samples at a time on a CPU
+SEARCHES = (APGD, Square)  # searched quicker and verified; FAB walks along the border itself, and needs every digit
+DOUBT = 4  # times the error of the quick model: within so much of the border a sample is attacked in float32 too
+
+
+def evaluate(
+    model: nn.Module, dataset: Dataset, attacks: Mapping[str, Attack], seed: int = 0, display: Display = SILENT
+) -> dict[str, float]:
+    """The share of samples that stay right, naturally and under each attack."""
+    right = correct(model, dataset, attacks, seed, display)
+    return {name: right[name].double().mean().item() for name in ("natural", *attacks)}
+
+
+def correct(
+    model: nn.Module,
+    data: Dataset,
+    attacks: Mapping[str, Attack],
+    seed: int = 0,
+    display: Display = SILENT,
+    precision: str = "float32",
+    batch_size: int | None = None,
+    journal: Journal | None = None,
+) -> dict[str, Tensor]:
+    """Which samples stay right, naturally and under each attack; a sample wrong by itself stays wrong under attack.
+
+    The parts of AutoAttack are there too, as autoattack:apgd-ce and so on, each run on what the former left standing.
+    """
+    natural = predict(model, data) == data.labels
+    examination = Examination(
+        model, data, seed, precision, batch_size or default_batch(model, data), journal or Journal()
+    )
+    right = {"natural": natural}
+    with display.bar() as bar:
+        examination.bar = bar
+        examination.expect(attacks, int(natural.sum()))
+        for name, attack in attacks.items():
+            if isinstance(attack, AutoAttack):
+                right[name] = natural
+                for part, one in attack.parts.items():
+                    right[f"{name}:{part}"] = right[name] = examination.withstood(f"{name}:{part}", one, right[name])
+            else:
+                right[name] = examination.withstood(name, attack, natural)
+            display.line(f"{name}: {right[name].double().mean():.2%} right")
+    return right
 
 
 def predict(model: nn.Module, data: Dataset) -> Tensor:
@@ -29,47 +85,98 @@ def predict(model: nn.Module, data: Dataset) -> Tensor:
     return answer.argmax(1).to(data.labels.device)
 
 
-def correct(
-    model: nn.Module,
-    data: Dataset,
-    attacks: Mapping[str, Attack],
-    seed: int = 0,
-    display: Display = SILENT,
-) -> dict[str, Tensor]:
-    """Which samples stay right, naturally and under each attack; a sample wrong by itself stays wrong under attack."""
-    natural = predict(model, data) == data.labels
-    right = {"natural": natural}
-    for name, attack in attacks.items():
-        right[name] = withstood(model, data, attack, name, natural, seed, display)
-    return right
+@dataclass
+class Examination:
+    """One model on one data set, attacked in batches."""
+
+    model: nn.Module
+    data: Dataset
+    seed: int
+    precision: str
+    batch_size: int
+    journal: Journal
+    bar: Bar = field(default_factory=Bar)
+    done: float = 0.0  # work, in forward passes
+    total: float = 0.0
+
+    def expect(self, attacks: Mapping[str, Attack], standing: int) -> None:
+        """How much work lies ahead, if nothing breaks."""
+        for attack in attacks.values():
+            parts = attack.parts.values() if isinstance(attack, AutoAttack) else [attack]
+            self.total += standing * sum(work(part, len(self.data.classes)) for part in parts)
+
+    def withstood(self, name: str, attack: Attack, before: Tensor) -> Tensor:
+        """Which of the samples that stood before the attack does not break."""
+        verdict = self.journal.open(name, before.cpu())
+        effort = work(attack, len(self.data.classes))
+        waiting = (verdict == OPEN).nonzero().squeeze(1)
+        self.done += effort * (len(verdict) - len(waiting))
+        self.total += effort * int((~before).sum())
+        for index in waiting.split(self.batch_size):
+            upper = (verdict != 0).double().mean()
+            self.bar.set(f"{name}: at most {upper:.1%} right", self.done, self.total)
+            verdict[index] = self.stands(attack, name, index).long().cpu()
+            self.done += effort * len(index)
+            self.journal.save()
+        return (verdict == STANDS).to(before.device)
+
+    def stands(self, attack: Attack, name: str, index: Indices) -> Tensor:
+        """Which of these samples the attack does not break; in halves where the device has no room for all."""
+        try:
+            return self.attacked(attack, name, index)
+        except torch.OutOfMemoryError:
+            if len(index) == 1:
+                raise InputError("the device has no room to attack a single sample: use --device cpu") from None
+        torch.cuda.empty_cache()
+        return torch.cat([self.stands(attack, name, half) for half in index.tensor_split(2)])
+
+    def attacked(self, attack: Attack, name: str, index: Indices) -> Tensor:
+        """Which of these samples the attack does not break, by the word of the model in float32."""
+        device = device_of(self.model)
+        x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
+        searcher = quick(self.model, self.precision, device) if isinstance(attack, SEARCHES) else None
+        adv = attack(Metered(searcher or self.model, self.bar), x, y, self.streams(name, index))
+        standing, doubtful = self.verify(attack, searcher, adv, x, y)
+        if doubtful.any():
+            x, y = x[doubtful], y[doubtful]
+            adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[doubtful.to(index.device)]))
+            standing[doubtful], _ = self.verify(attack, None, adv, x, y)
+        return standing
+
+    def streams(self, name: str, index: Indices) -> Draws:
+        """The random numbers of these samples; a part of AutoAttack draws what it would draw alone."""
+        own = zlib.crc32(name.rpartition(":")[2].encode())
+        return Draws.of(self.seed, index.to(device_of(self.model))).fork(own)
+
+    def verify(
+        self, attack: Attack, searcher: nn.Module | None, adv: Images, x: Images, y: Labels
+    ) -> tuple[Tensor, Tensor]:
+        """Which samples stand at these points, and which so near the border that the quick model may have erred."""
+        check_inside(attack, adv, x)
+        with frozen(self.model), torch.no_grad():
+            logits = self.model(adv)
+            standing = logits.argmax(1) == y
+            if searcher is None:
+                return standing, torch.zeros_like(standing)
+            error = (searcher(adv) - logits).abs().amax(1)
+        return standing, standing & (margin(logits, y).abs() < DOUBT * error)
 
 
-def withstood(
-    model: nn.Module, data: Dataset, attack: Attack, name: str, natural: Tensor, seed: int, display: Display
-) -> Tensor:
-    """Which of the naturally right samples the attack does not break."""
-    device = device_of(model)
-    generator = torch.Generator(device).manual_seed(seed)
-    standing = natural.clone()
-    chunks = natural.nonzero().squeeze(1).split(BATCH)
-    for index in display.track(chunks, name, len(chunks)):
-        x, y = as_input(data.images[index].to(device)), data.labels[index].to(device)
-        adv = attack(model, x, y, generator)
-        with frozen(model), torch.no_grad():
-            standing[index] = (model(adv).argmax(1) == y).to(standing.device)
-    return standing
+def check_inside(attack: Attack, adv: Images, x: Images) -> None:
+    """An attack that leaves its ball or [0, 1] has a bug, and its number would be worth nothing."""
+    eps, norm = getattr(attack, "eps", None), getattr(attack, "norm", None)
+    if eps is None or norm is None:
+        return
+    size = float(BALLS[norm].size(adv - x).max())
+    if not (size <= eps * (1 + 1e-5) + 1e-6 and float(adv.min()) >= 0 and float(adv.max()) <= 1):
+        raise RuntimeError(f"{attack} went {size:g} far in {norm}, or out of [0, 1]")
 
 
-def evaluate(
-    model: nn.Module,
-    dataset: Dataset,
-    attacks: Mapping[str, Attack],
-    seed: int = 0,
-    display: Display = SILENT,
-) -> dict[str, float]:
-    """The share of samples that stay right, naturally and under each attack."""
-    right = correct(model, dataset, attacks, seed, display)
-    return {name: mask.double().mean().item() for name, mask in right.items()}
+def default_batch(model: nn.Module, data: Dataset) -> int:
+    """Samples at a time: on a GPU as many as fill it."""
+    if device_of(model).type == "cpu":
+        return BATCH
+    return max(GPU_VALUES // data.images[0].numel(), 16)
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -8,6 +8,7 @@ from torch.nn import functional
 from orat.types import Labels, Logits, PerSample
 
 CW_CONFIDENCE = 50.0  # the paper's CW attack stops caring once a wrong class leads by this much
+TINY = 1e-12  # keeps a ratio of logits finite where all are equal
 
 
 def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
@@ -29,3 +30,26 @@ def cw(logits: Logits, labels: Labels) -> PerSample:
 def best_other(logits: Logits, labels: Labels) -> Tensor:
     """The largest logit among the classes that are not the labeled one."""
     return logits.scatter(1, labels[:, None], float("-inf")).amax(1)
+
+
+def dlr(logits: Logits, labels: Labels) -> PerSample:
+    """The difference-of-logits ratio (Croce & Hein, 2020): the margin over the gap of the first to the third logit.
+
+    There is no third logit with two classes: the margin itself is used, which ascends in the same direction.
+    """
+    if logits.shape[1] < 3:
+        return margin(logits, labels)
+    top = logits.topk(3, dim=1).values
+    return margin(logits, labels) / (top[:, 0] - top[:, 2] + TINY)
+
+
+def dlr_targeted(logits: Logits, labels: Labels, targets: Labels) -> PerSample:
+    """The lead of the target class over the labeled one, over the gap of the first to the mean of third and fourth.
+
+    With three classes the third logit stands for the fourth too; with two there is neither, and no division.
+    """
+    lead = (logits.gather(1, targets[:, None]) - logits.gather(1, labels[:, None])).squeeze(1)
+    if logits.shape[1] < 3:
+        return lead
+    top = logits.topk(min(4, logits.shape[1]), dim=1).values
+    return lead / (top[:, 0] - 0.5 * (top[:, 2] + top[:, -1]) + TINY)

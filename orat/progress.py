@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 Item = TypeVar("Item")
+
+
+class Bar:
+    """Work that is done, out of what is expected; both may change."""
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self.progress = progress
+        self.task = progress.add_task("", total=None) if progress else None
+
+    def advance(self, amount: float) -> None:
+        """So much more is done."""
+        if self.progress and self.task is not None:
+            self.progress.advance(self.task, amount)
+
+    def set(self, label: str, done: float, total: float) -> None:
+        """What is being done, and how far it is."""
+        if self.progress and self.task is not None:
+            self.progress.update(self.task, description=label, completed=done, total=total)
 
 
 class Display:
@@ -38,6 +65,19 @@ class Display:
             for item in items:
                 yield item
                 progress.advance(task)
+
+    @contextmanager
+    def bar(self) -> Iterator[Bar]:
+        """A bar for work that is not a list of items; it goes away."""
+        if not (self.shown and self.console.is_terminal):
+            yield Bar()
+            return
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn(),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            yield Bar(progress)
 
 
 SILENT = Display(shown=False)

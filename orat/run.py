@@ -43,10 +43,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "toy-imbalanced-2": PAPER_TOY | {"model": "mlp-64", "epochs": 100_000, "lr": 0.1},
 }  # fmt: skip
 
+EVERYWHERE: dict[str, Any] = {"weight_decay": 2e-4, "attack_steps": 10, "attack_warmup": 0.0}
+
 NOT_NEGATIVE = (
     "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
     "attack_warmup",
 )  # fmt: skip
+
+
+def defaults_for(data: str) -> dict[str, Any]:
+    """What a run on this data set takes where nothing is said."""
+    return EVERYWHERE | DEFAULTS.get(data, DEFAULTS["files"])
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,7 @@ class Run:
             raise unknown("method", "None", METHODS)
         if not isinstance(self.method, Method):
             raise InputError(f"method = {self.method!r}: give a value such as orat.ORAT(m=0.3)")
-        defaults = {"weight_decay": 2e-4, "attack_steps": 10, "attack_warmup": 0.0} | DEFAULTS.get(
-            self.data, DEFAULTS["files"]
-        )
+        defaults = defaults_for(self.data)
         epochs = defaults["epochs"] if self.epochs is None else self.epochs
         scaled = {round(share * epochs) for share in defaults["milestones"]}
         defaults["milestones"] = tuple(sorted(scaled - {0, 1}))  # a run of few epochs has no drop before its second

@@ -7,11 +7,15 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from orat.numbers import radius
 
-TITLES = {"natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW"}
+TITLES = {
+    "natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW",
+    "autoattack": "AutoAttack", "autoattack-reference": "AutoAttack (reference)", "worst-case": "worst case",
+}  # fmt: skip
 
 
 def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: float, norm: str, examples: int) -> None:
@@ -26,6 +30,67 @@ def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: flo
     console = Console(highlight=False, soft_wrap=True)
     console.print(table)
     console.print(f"accuracy in % on {examples:,} test images; attacks: {norm}, eps {radius(eps)}")
+
+
+def print_report(title: str, report: Mapping[str, Any]) -> None:
+    """The report of an examination: by attack, by class, and what to doubt."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(attack_table(title, report))
+    console.print(class_table(report))
+    worst = report["worst_class"]
+    if worst:
+        console.print(f"worst class: {worst['class']}, {worst['robust']:.2%} right in the worst case", markup=False)
+    if report["agreement"] is not None:
+        console.print(f"AutoAttack and the reference agree on {report['agreement']:.2%} of the images")
+    for warning in report["warnings"]:
+        console.print(f"warning: {warning}", markup=False)
+
+
+def attack_table(title: str, report: Mapping[str, Any]) -> Table:
+    """One row an attack: norm, radius, accuracy and its interval; the parts of AutoAttack below it."""
+    table = Table(
+        title=f"{title}: accuracy in % on {report['examples']:,} images", title_justify="left", box=box.SIMPLE
+    )
+    for column in ("attack", "norm", "eps"):
+        table.add_column(column)
+    table.add_column("right", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for name, value in report["accuracy"].items():
+        low, high = report["intervals"][name]
+        attacked = ("", "") if name == "natural" else (report["norm"], radius(report["eps"]))
+        table.add_row(TITLES.get(name, name), *attacked, f"{100 * value:.2f}", f"{100 * low:.2f} - {100 * high:.2f}")
+        for part, left in report["after_part"].items():
+            if part.startswith(f"{name}:"):
+                table.add_row(f"  after {part.partition(':')[2]}", *attacked, f"{100 * left:.2f}")
+    return table
+
+
+def class_table(report: Mapping[str, Any]) -> Table:
+    """One row a class: natural and worst-case accuracy."""
+    table = Table(box=box.SIMPLE)
+    table.add_column("class")
+    for column in ("images", "natural", "worst case"):
+        table.add_column(column, justify="right")
+    for row in report["classes"]:
+        values = ("-" if row[name] is None else f"{100 * row[name]:.2f}" for name in ("natural", "robust"))
+        table.add_row(escape(row["class"]), f"{row['examples']:,}", *values)
+    return table
+
+
+def print_curve(curve: Mapping[str, Any]) -> None:
+    """A curve as a table."""
+    against = curve["against"]
+    fixed = "" if against == "eps" else f", eps {radius(curve['eps'])}"
+    table = Table(
+        title=f"accuracy in % against {against} ({curve['norm']}{fixed})", title_justify="left", box=box.SIMPLE
+    )
+    for column in (against, "right", "95 % interval"):
+        table.add_column(column, justify="right")
+    for point in curve["points"]:
+        place = radius(point[against]) if against == "eps" else str(point[against])
+        interval = f"{100 * point['low']:.2f} - {100 * point['high']:.2f}"
+        table.add_row(place, f"{100 * point['accuracy']:.2f}", interval)
+    Console(highlight=False, soft_wrap=True).print(table)
 
 
 def shares(part: Mapping[str, float]) -> dict[str, float]:

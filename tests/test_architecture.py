@@ -13,8 +13,9 @@ PACKAGE = Path(orat.__file__).parent
 # Each may import those before it, and its own package.
 ORDER = (
     "errors", "numbers", "progress", "types", "data", "noise", "models", "losses", "state", "attacks",
-    "ranking", "lazy", "methods", "run", "training", "evaluation", "run_folder", "prepare", "execute", "finished",
-    "tables", "listing", "demo", "flags", "cli", "__main__",
+    "ranking", "lazy", "methods", "run", "training", "run_folder", "metering", "journal", "evaluation", "masking",
+    "breakdown", "curves", "examine", "prepare", "execute", "finished", "foreign", "subjects", "tables", "listing",
+    "demo", "flags", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -83,18 +83,24 @@ def test_every_perturbation_stays_in_its_ball_and_in_the_images(
     assert BALLS[norm].size(adv - x).max() <= eps * (1 + 1e-4) + 1e-6
 
 
-@given(st.lists(st.floats(-3, 3, width=32), min_size=2, max_size=6), st.floats(0.05, 4))
+@given(
+    st.lists(st.tuples(st.floats(-3, 3, width=32), st.sampled_from([0.0, 0.2, 0.5, 1.0])), min_size=2, max_size=6),
+    st.floats(0.05, 4),
+)
 @settings(max_examples=100, deadline=None)
-def test_the_l1_projection_is_the_nearest_point_of_the_ball(values: list[float], eps: float) -> None:
-    """Against bisection on the threshold, which the projection must subtract from every coordinate."""
-    point = torch.tensor([values], dtype=torch.float64)
-    low, high = 0.0, point.abs().max().item()
+def test_the_l1_projection_is_the_nearest_point_of_ball_and_images(rows: list[tuple[float, float]], eps: float) -> None:
+    """Against bisection on the threshold, which is subtracted from every coordinate before it is clipped."""
+    move, x = torch.tensor(rows, dtype=torch.float64).T[:, None]
+
+    def after(threshold: float) -> Tensor:
+        return (x + move.sign() * (move.abs() - threshold).clamp(min=0)).clamp(0, 1)
+
+    low, high = 0.0, move.abs().max().item()
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if (point.abs() - middle).clamp(min=0).sum() > eps else (low, middle)
-    inside = point.abs().sum() <= eps
-    expected = point if inside else point.sign() * (point.abs() - high).clamp(min=0)
-    assert torch.allclose(BALLS["l1"].project(point, eps), expected, atol=1e-9)
+        low, high = (middle, high) if (after(middle) - x).abs().sum() > eps else (low, middle)
+    expected = after(0.0) if (after(0.0) - x).abs().sum() <= eps else after(high)
+    assert torch.allclose(BALLS["l1"].project(x + move, x, eps), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("norm", sorted(BALLS))
@@ -225,7 +231,7 @@ def test_the_suite_is_the_papers_by_default() -> None:
         (lambda: PGD(0.1, norm="l3"), "unknown norm 'l3'"),
         (lambda: PGD(0.1, start="unifrm"), "did you mean 'uniform'"),
         (lambda: PGD(0.1, mode="test"), "unknown attack mode"),
-        (lambda: suite(0.1, names=["pgd2"]), "did you mean 'pgd20'"),
+        (lambda: suite(0.1, names=["pdg20"]), "did you mean 'pgd20'"),
         (lambda: PGD(0.1)(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long()), "divide pixels by 255"),
         (lambda: PGD(0.1)(nn.Linear(2, 2), torch.full((1, 2), -1.0), torch.zeros(1).long()), "inside the model"),
     ],

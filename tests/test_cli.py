@@ -71,11 +71,13 @@ def test_train_then_evaluate_agree_and_print_json(
     assert result["folder"] == out
     assert main(["evaluate", out, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
+    worst = report["accuracy"].pop("worst-case")
     assert report["accuracy"] == {name: value for name, value in result["last"].items() if name != "epoch"}
+    assert worst <= min(report["accuracy"].values())
     assert (report["examples"], report["norm"], report["warnings"]) == (90, "linf", [])
     assert main(["evaluate", out, "--attacks", "pgd10", "--examples", "20", "--eps", "0.2", "--json"]) == 0
     few = json.loads(capsys.readouterr().out)
-    assert (few["examples"], few["eps"], set(few["accuracy"])) == (20, 0.2, {"natural", "pgd10"})
+    assert (few["examples"], few["eps"], set(few["accuracy"])) == (20, 0.2, {"natural", "pgd10", "worst-case"})
 
 
 def test_tables_say_radius_norm_and_number_of_images(

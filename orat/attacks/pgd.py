@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
+from orat.attacks.attempts import attempts
 from orat.attacks.balls import BALLS
+from orat.attacks.chance import Source, fork, normal, source_of, take
 from orat.errors import InputError, unknown
 from orat.losses import cross_entropy
-from orat.types import Images, Labels, PerSample
+from orat.types import Images, Indices, Labels, PerSample
 
 STARTS = ("uniform", "gaussian", "none")
 MODES = ("eval", "train")
@@ -24,7 +26,7 @@ GAUSSIAN_START = 0.001  # TRADES starts this near
 class Attack(Protocol):
     """Anything that turns images in [0, 1] into worse ones."""
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Generator | None = None) -> Images: ...
+    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images: ...
 
 
 @contextmanager
@@ -55,6 +57,7 @@ class PGD:
     start: str = "uniform"
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     mode: str = "eval"  # of the model during the attack: its running statistics, no dropout
+    restarts: int = 1  # attempts from other starts at what the former did not break
 
     def __post_init__(self) -> None:
         check_radius(self.eps, self.norm)
@@ -62,47 +65,55 @@ class PGD:
             raise InputError(f"steps = {self.steps}: an attack takes 0 or more steps")
         if self.step_size is not None and not self.step_size >= 0:
             raise InputError(f"step_size = {self.step_size}: give a number of 0 or more")
+        if self.restarts < 1 or (self.restarts > 1 and self.start == "none"):
+            raise InputError(f"restarts = {self.restarts}, start = {self.start}: give 1 or more, from random starts")
         if self.start not in STARTS:
             raise unknown("start", self.start, STARTS)
         if self.mode not in MODES:
             raise unknown("attack mode", self.mode, MODES)
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Generator | None = None) -> Images:
+    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
         """The images x moved inside their eps-balls and [0, 1] so that the loss against y grows."""
         check_images(x)
-        with frozen(model, self.mode):
-            return self.maximize(lambda adv: self.loss(model(adv), y), x, generator)
+        source = source_of(generator, x)
 
-    def maximize(
-        self, objective: Callable[[Images], PerSample], x: Images, generator: Generator | None = None
-    ) -> Images:
+        def attempt(sample: Indices, number: Indices) -> tuple[Images, Tensor]:
+            labels = y[sample]
+            streams = fork(take(source, sample), number)
+            adv = self.maximize(lambda adv: self.loss(model(adv), labels), x[sample], streams)
+            return adv, wrong(model, adv, labels)
+
+        with frozen(model, self.mode):
+            if self.restarts == 1:
+                return self.maximize(lambda adv: self.loss(model(adv), y), x, source)
+            return attempts(attempt, x, self.restarts)
+
+    def maximize(self, objective: Callable[[Images], PerSample], x: Images, generator: Source | None = None) -> Images:
         """Ascends any objective of the input that gives one number per sample."""
         ball = BALLS[self.norm]
         step_size = self.eps / 4 if self.step_size is None else self.step_size
-        adv = self.begin(x, generator)
+        adv = self.begin(x, source_of(generator, x))
         for _ in range(self.steps):
             with torch.enable_grad():  # also where the caller evaluates without gradients
                 adv.requires_grad_()
                 (gradient,) = torch.autograd.grad(objective(adv).sum(), adv)
             adv = adv.detach()
-            adv = self.project(adv + step_size * ball.ascend(gradient, adv), x)
+            adv = ball.project(adv + step_size * ball.ascend(gradient, adv), x, self.eps)
         return adv
 
-    def begin(self, x: Images, generator: Generator | None) -> Images:
+    def begin(self, x: Images, source: Source) -> Images:
         """Where the ascent starts."""
         if self.start == "none":
             return x.detach().clone()
-        if self.start == "gaussian":
-            noise = GAUSSIAN_START * torch.empty_like(x).normal_(generator=generator)
-        else:
-            noise = self.eps * BALLS[self.norm].start(x, generator)
-        return self.project(x + noise, x)
+        ball = BALLS[self.norm]
+        noise = GAUSSIAN_START * normal(x, source) if self.start == "gaussian" else self.eps * ball.start(x, source)
+        return ball.project(x + noise, x, self.eps).detach()
 
-    def project(self, moved: Images, x: Images) -> Images:
-        """The nearest point of the ball, then of [0, 1]; the second never leaves the ball, since x is in [0, 1]."""
-        if self.norm == "linf":  # one rounding less than by the difference: x + eps is met exactly
-            return torch.clamp(moved, x - self.eps, x + self.eps).clamp_(0, 1).detach()
-        return (x + BALLS[self.norm].project(moved - x, self.eps)).clamp_(0, 1).detach()
+
+def wrong(model: nn.Module, adv: Images, y: Labels) -> Tensor:
+    """Which samples the model does not give their label."""
+    with torch.no_grad():
+        return model(adv).argmax(1) != y
 
 
 def check_radius(eps: float, norm: str) -> None:

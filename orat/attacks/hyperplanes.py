@@ -1,0 +1,59 @@
+"""The shortest move onto a hyperplane that stays in [0, 1], for each norm; one row a point."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NO_SLOPE = 1e-8  # a coordinate with less weight than this does not move in l2 and l1: its quotients would overflow
+
+
+def onto_hyperplane(points: Tensor, weight: Tensor, offset: Tensor, norm: str) -> Tensor:
+    """The move of least size from each point to where weight . z = offset, or as near to it as [0, 1] allows.
+
+    Every coordinate moves against the sign of its weight, at most to its border. Seen per coordinate, a move of r gains
+    |weight| r of the gap; what differs between the norms is in which proportion the coordinates share the move.
+    """
+    gap = (weight * points).sum(1) - offset
+    weight = torch.where(gap >= 0, 1, -1)[:, None] * weight
+    room = torch.where(weight > 0, points, 1 - points)
+    size = weight.abs()
+    if norm != "linf":
+        size = torch.where(size > NO_SLOPE, size, 0)
+    amount = MOVES[norm](size, torch.where(size > 0, room, 0), gap.abs()[:, None])
+    return -weight.sign() * amount
+
+
+def linf_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
+    """All move by the same amount."""
+    return torch.minimum(level(size, room, gap), room)
+
+
+def l2_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
+    """Each moves in proportion to its weight."""
+    limit = room / size.clamp(min=NO_SLOPE)
+    return size * torch.minimum(level(size**2, limit, gap), limit)
+
+
+def l1_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
+    """The coordinates with the largest weights go all the way, one after the other; the last as far as needed."""
+    order = size.argsort(dim=1, descending=True)
+    gains = (size * room).gather(1, order)
+    open_gap = gap - (gains.cumsum(1) - gains)  # before this coordinate's turn
+    needed = open_gap.clamp(min=0) / size.gather(1, order).clamp(min=NO_SLOPE)
+    return torch.empty_like(room).scatter(1, order, torch.minimum(needed, room.gather(1, order)))
+
+
+def level(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
+    """The common level t at which the sum of gain * min(t, limit) equals the gap; beyond all limits if none does."""
+    limits, order = limit.sort(dim=1)
+    gains = gain.gather(1, order)
+    full = (gains * limits).cumsum(1)  # from those at their limits up to here
+    slope = (gains.sum(1, keepdim=True) - gains.cumsum(1)).clamp(min=0)  # of those beyond
+    place = (full + slope * limits < gap).sum(1, keepdim=True)  # so many are at their limits
+    done = torch.where(place > 0, full.gather(1, (place - 1).clamp(min=0)), 0)
+    left = torch.where(place > 0, slope.gather(1, (place - 1).clamp(min=0)), gains.sum(1, keepdim=True))
+    return torch.where(place < limit.shape[1], (gap - done) / left.clamp(min=torch.finfo(gap.dtype).tiny), torch.inf)
+
+
+MOVES = {"linf": linf_move, "l2": l2_move, "l1": l1_move}
