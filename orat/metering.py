@@ -30,8 +30,8 @@ class Metered(nn.Module):
         return logits
 
 
-def work(attack: Attack, classes: int) -> float:
-    """The forward passes that an attack takes for a sample it does not break; more than 1 is only a guess elsewhere."""
+def work(attack: Attack, classes: int) -> int:
+    """The forward passes that an attack takes for a sample that it does not break; a guess where it is not known."""
     match attack:
         case PGD():
             return GRADIENT * attack.steps * attack.restarts
