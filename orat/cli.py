@@ -131,7 +131,7 @@ def add_evaluate(commands: Any) -> None:
     one.add_argument("--data", help="with --model: what to test it on, as in `orat train`")
     one.add_argument("--image-size", metavar="HxW", help="with --data: resize the folder's images to this")
     one.add_argument("--seed", help="of the attacks (default: the run's)")
-    one.add_argument("--precision", default="auto", help="of the search: auto, bfloat16, float32 (default: auto)")
+    one.add_argument("--precision", default="auto", help="of the search: auto, half, float32 (default: auto)")
     one.add_argument("--batch-size", metavar="N", help="samples at a time; changes no answer")
     one.add_argument("--curves", nargs="?", const="eps,steps", metavar="eps,steps", help="accuracy against these, too")
     one.add_argument("--table", metavar="FILE", help="what broke which image, as .csv or .parquet")

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.apgd import APGD
 from orat.attacks.attempts import GPU_VALUES
 from orat.attacks.autoattack import AutoAttack
 from orat.attacks.balls import BALLS
 from orat.attacks.chance import Draws
 from orat.attacks.pgd import Attack, frozen
 from orat.attacks.quick import quick
-from orat.attacks.square import Square
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
@@ -27,7 +25,6 @@ from orat.progress import SILENT, Bar, Display
 from orat.types import Images, Indices, Labels
 
 BATCH = 250  # samples at a time on a CPU
-SEARCHES = (APGD, Square)  # searched quicker and verified; FAB walks along the border itself, and needs every digit
 DOUBT = 4  # times the error of the quick model: within so much of the border a sample is attacked in float32 too
 
 
@@ -134,7 +131,7 @@ class Examination:
         """Which of these samples the attack does not break, by the word of the model in float32."""
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
-        searcher = quick(self.model, self.precision, device) if isinstance(attack, SEARCHES) else None
+        searcher = quick(self.model, attack, self.precision, device)
         adv = attack(Metered(searcher or self.model, self.bar), x, y, self.streams(name, index))
         standing, doubtful = self.verify(attack, searcher, adv, x, y)
         if doubtful.any():
@@ -159,7 +156,7 @@ class Examination:
             if searcher is None:
                 return standing, torch.zeros_like(standing)
             error = (searcher(adv) - logits).abs().amax(1)
-        return standing, standing & (margin(logits, y).abs() < DOUBT * error)
+        return standing, standing & ~(margin(logits, y).abs() >= DOUBT * error)  # also where the error is no number
 
 
 def check_inside(attack: Attack, adv: Images, x: Images) -> None:

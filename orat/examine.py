@@ -15,11 +15,11 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from orat.attacks.quick import quick
+from orat.attacks.quick import HALVES, PRECISIONS, quick
 from orat.attacks.suite import PAPER, suite
 from orat.breakdown import check_table, interval, per_class, sample_rows, worst_case, worst_class, write_table
 from orat.data.dataset import Dataset
-from orat.errors import InputError
+from orat.errors import InputError, unknown
 from orat.evaluation import correct, device_of, predict
 from orat.journal import Journal, JournalFile
 from orat.masking import check_gradients, check_model, check_results
@@ -44,6 +44,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         suite(self.eps, self.norm, self.attacks)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
         if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"batch_size = {self.batch_size}: give 1 or more")
         if self.table is not None:
@@ -94,10 +96,11 @@ def setting(model: nn.Module, data: Dataset, plan: Plan) -> dict[str, Any]:
     for name, value in model.state_dict().items():
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    searched = "float32" if quick(model, plan.precision, device_of(model)) is None else "bfloat16"
+    device = device_of(model)
+    halves = [str(dtype) for kind, dtype in HALVES.items() if quick(model, kind(0.0), plan.precision, device)]
     return {
         "model": digest.hexdigest()[:16], "data": data.fingerprint(), "eps": plan.eps, "norm": plan.norm,
-        "seed": plan.seed, "search": searched, "attacks": VERDICTS,
+        "seed": plan.seed, "halves": halves, "attacks": VERDICTS,
     }  # fmt: skip
 
 

@@ -1,43 +1,54 @@
-"""A model asked in bfloat16: quick to search with, never believed; what it finds is verified in float32."""
+"""A model asked in half precision: quick to search with, never believed; what it finds is verified in float32."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from orat.attacks.apgd import APGD
+from orat.attacks.pgd import Attack
+from orat.attacks.square import Square
 from orat.errors import unknown
 from orat.types import Images
 
-PRECISIONS = ("auto", "bfloat16", "float32")
+PRECISIONS = ("auto", "half", "float32")
+# APGD needs the range of bfloat16 for its gradients, Square, which has none, the digits of float16 for its small gains.
+# FAB walks along the border itself and needs all digits.
+HALVES: dict[type, torch.dtype] = {APGD: torch.bfloat16, Square: torch.float16}
+# What a CPU needs so that a half is quicker than a whole.
+CPU_ABLE = {torch.bfloat16: ("avx512_bf16", "amx_bf16"), torch.float16: ("avx512_fp16", "amx_fp16")}
 
 
 class Quick(nn.Module):
-    """The same model under autocast to bfloat16, with float32 logits."""
+    """The same model under autocast, with float32 logits."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
         self.model = model
+        self.dtype = dtype
 
     def forward(self, x: Images) -> Tensor:
-        """The logits, with the error of bfloat16 in them."""
-        with torch.autocast(x.device.type, torch.bfloat16):
+        """The logits, with the error of half precision in them."""
+        with torch.autocast(x.device.type, self.dtype, cache_enabled=False):  # a CUDA graph would keep the cache
             logits: Tensor = self.model(x)
         return logits.float()
 
 
-def quick(model: nn.Module, precision: str, device: torch.device) -> nn.Module | None:
-    """The model to search with where the precision asks for another than the model itself."""
+def quick(model: nn.Module, attack: Attack, precision: str, device: torch.device) -> nn.Module | None:
+    """The model to search with, where that is another than the model itself."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    wanted = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
-    return Quick(model) if wanted else None
+    dtype = HALVES.get(type(attack))
+    if dtype is None or precision == "float32" or (precision == "auto" and not able(device, dtype)):
+        return None
+    return Quick(model, dtype)
 
 
-def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device computes in bfloat16 itself, instead of imitating it slowly."""
+def able(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the device computes in this type itself, instead of imitating it slowly."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if not hasattr(torch.cpu, "get_capabilities"):  # before torch 2.10
         return False
-    able = torch.cpu.get_capabilities()
-    return any(able.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
+    found = torch.cpu.get_capabilities()
+    return any(found.get(name, False) for name in CPU_ABLE[dtype])

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.attempts import GPU_PATIENCE
 from orat.attacks.balls import per_sample
 from orat.attacks.chance import Source, source_of, take, uniform
 from orat.attacks.pgd import check_images, check_radius, frozen
-from orat.attacks.squares import SQUARES
+from orat.attacks.replay import Replay, Step
+from orat.attacks.squares import SQUARES, Squares
 from orat.errors import InputError
 from orat.losses import margin
 from orat.types import Images, Labels, PerSample
 
 FIRST_SHARE = 0.8  # of the image that the first squares cover
 HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries; the share is halved after each
-DRAWN_TOGETHER = 100  # queries whose random numbers are drawn at once
+RECORDING = 0.02  # of the samples must leave before a GPU records its steps anew
+LONGEST_BLOCK = 100  # queries whose random numbers are drawn at once
 
 
 @dataclass(frozen=True)
@@ -41,30 +44,48 @@ class Square:
             return self.search(model, x, y, source_of(generator, x))
 
     def search(self, model: nn.Module, x: Images, y: Labels, source: Source) -> Images:
-        """Proposes a square to every sample that stands, query by query."""
+        """Proposes a square to every sample that stands, query by query; what is broken leaves between blocks."""
         squares = SQUARES[self.norm](x.reshape(len(x), *image_shape(x)), self.eps)
         best = squares.start(uniform(x.new_empty(len(x), squares.start_count), source))
-        value, wrong = ask(model, best, x.shape[1:], y)
+        state: tuple[Tensor, ...] = (best, *ask(model, best, x.shape[1:], y))
         reached, row = best.clone(), torch.arange(len(x), device=x.device)
-        for query in range(self.queries):
-            if query % DRAWN_TOGETHER == 0:
-                numbers = uniform(x.new_empty(len(row), DRAWN_TOGETHER, squares.square_count), source)
-            if (query % GPU_PATIENCE == 0 or not x.is_cuda) and wrong.any():
-                reached[row] = best
-                stay = ~wrong
+        replay, recorded = None, 0.0
+        for first, last in blocks(self.queries):
+            stay = ~state[2]
+            if (~stay).sum() > (RECORDING if x.is_cuda else 0) * len(row):
+                reached[row] = state[0]
                 squares.take(stay)
-                source = take(source, stay)
-                row, y, best, value, wrong, numbers = (t[stay] for t in (row, y, best, value, wrong, numbers))
+                source, replay = take(source, stay), None
+                row, y, state = row[stay], y[stay], tuple(values[stay] for values in state)
                 if not len(row):
                     break
-            proposed = squares.propose(best, share(query), numbers[:, query % DRAWN_TOGETHER])
-            new_value, new_wrong = ask(model, proposed, x.shape[1:], y)
+            numbers = uniform(x.new_empty(len(row), last - first, squares.square_count), source)
+            if replay is None or recorded != share(first):
+                recorded = share(first)
+                replay = Replay(self.trial(model, squares, recorded, x.shape[1:], y), state, numbers[:, 0])
+            for query in range(last - first):
+                replay(numbers[:, query])
+            state = replay.state
+        reached[row] = state[0]
+        return reached.reshape(x.shape)
+
+    def trial(self, model: nn.Module, squares: Squares, share: float, shape: tuple[int, ...], y: Labels) -> Step:
+        """One query: a square for each sample, kept where the margin grows."""
+
+        def step(best: Images, value: PerSample, wrong: Tensor, numbers: Tensor) -> tuple[Tensor, ...]:
+            proposed = squares.propose(best, share, numbers)
+            new_value, new_wrong = ask(model, proposed, shape, y)
             better = (new_value > value) & ~wrong
             best = torch.where(per_sample(better, best), proposed, best)
-            value = torch.where(better, new_value, value)
-            wrong = wrong | (better & new_wrong)
-        reached[row] = best
-        return reached.reshape(x.shape)
+            return best, torch.where(better, new_value, value), wrong | (better & new_wrong)
+
+        return step
+
+
+def blocks(queries: int) -> Iterator[tuple[int, int]]:
+    """The queries in blocks of at most a hundred, within which squares have one size."""
+    borders = sorted({0, queries, *range(0, queries, LONGEST_BLOCK), *(after + 1 for after in HALVED_AFTER)})
+    return pairwise(border for border in borders if border <= queries)
 
 
 def ask(model: nn.Module, images: Images, shape: tuple[int, ...], y: Labels) -> tuple[PerSample, Tensor]:
