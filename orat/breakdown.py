@@ -118,6 +118,8 @@ def check_table(path: Path) -> None:
     """Refuses a path that `write_table` cannot write, before anything is computed for it."""
     if path.suffix not in TABLES:
         raise InputError(f"{path.name}: a table is written as {' or '.join(TABLES)}, not as {path.suffix or 'nothing'}")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}: make it, or give another place for the table")
     if path.suffix == ".parquet":
         require("pyarrow", "parquet", "a .parquet table")
 

@@ -6,6 +6,7 @@ import errno
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,14 +149,15 @@ def evaluate(arguments: Namespace) -> int:
     from orat.progress import Display
     from orat.tables import print_curve, print_report
 
+    if not listed(arguments.attacks):
+        raise InputError("--attacks names none: give pgd20,autoattack or others")
     check_names(listed(arguments.attacks))
-    check_curves(curves := listed(arguments.curves))
+    check_curves(curves := listed(arguments.curves), 1)
     subject = subject_of(arguments)
     plan = plan_of(arguments, subject)
+    check_curves(curves, plan.eps)
     folder = Path(arguments.out) if arguments.out else report_folder(subject.reports, subject.model, subject.test, plan)
-    if arguments.again:
-        (folder / "journal.json").unlink(missing_ok=True)
-    report = examine(subject.model, subject.test, plan, folder, Display())
+    report = examine(subject.model, subject.test, plan, folder, Display(), arguments.again)
     drawn = write_curves(curves, subject.model, subject.test, plan.eps, plan.norm, plan.seed, folder, Display())
     report["warnings"] += [warning for curve in drawn for warning in curve["warnings"]]
     if arguments.json:
@@ -170,19 +172,21 @@ def evaluate(arguments: Namespace) -> int:
 
 def subject_of(arguments: Namespace) -> Subject:
     """What is to be examined."""
-    data_dir = None if arguments.data_dir is None else Path(arguments.data_dir)
-    examples = None if arguments.examples is None else whole(arguments.examples)
-    image_size = None if arguments.image_size is None else size(arguments.image_size)
+    data_dir = read(arguments, "data_dir", Path)
+    examples = read(arguments, "examples", whole)
+    image_size = read(arguments, "image_size", size)
     if (arguments.run is None) == (arguments.model is None):
         raise InputError("give either a run's folder, or --model package.module:function with --data")
     if (arguments.model is None) != (arguments.data is None):
         raise InputError("--model and --data go together: whose model, and what to test it on")
+    if arguments.image_size is not None and arguments.data is None:
+        raise InputError("--image-size is for --data; a run has its own: leave it out")
     from orat import subjects
 
     if arguments.model is None:
         which = arguments.weights or "last"
         return subjects.of_run(Path(arguments.run), which, data_dir, examples, arguments.device)
-    weights = None if arguments.weights is None else Path(arguments.weights)
+    weights = read(arguments, "weights", Path)
     return subjects.of_function(
         arguments.model, weights, arguments.data, data_dir, image_size, examples, arguments.device
     )
@@ -193,13 +197,13 @@ def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     from orat.examine import Plan
 
     return Plan(
-        eps=subject.eps if arguments.eps is None else number(arguments.eps),
+        eps=read(arguments, "eps", number, subject.eps),
         norm=arguments.norm or subject.norm,
         attacks=listed(arguments.attacks),
-        seed=subject.seed if arguments.seed is None else whole(arguments.seed),
+        seed=read(arguments, "seed", whole, subject.seed),
         precision=arguments.precision,
-        batch_size=None if arguments.batch_size is None else whole(arguments.batch_size),
-        table=None if arguments.table is None else Path(arguments.table),
+        batch_size=read(arguments, "batch_size", whole),
+        table=read(arguments, "table", Path),
     )
 
 
@@ -252,6 +256,15 @@ def demo(arguments: Namespace) -> int:
         return 0
     side_by_side.show(results)
     return 0
+
+
+def read(arguments: Namespace, name: str, reader: Callable[[str], Any], default: Any = None) -> Any:
+    """The value of a flag, read from its text."""
+    text = getattr(arguments, name)
+    try:
+        return default if text is None else reader(text)
+    except InputError as error:
+        raise InputError(f"--{name.replace('_', '-')}: {error}") from None
 
 
 def listed(text: str | None) -> tuple[str, ...]:

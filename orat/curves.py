@@ -130,13 +130,15 @@ def radius_label(value: float, pixels: bool) -> str:
     return f"{255 * value:.4g}/255" if pixels and value else f"{value:.4g}"
 
 
-def check_curves(wanted: Sequence[str]) -> None:
+def check_curves(wanted: Sequence[str], eps: float) -> None:
     """Refuses to begin what could not be ended: an unknown curve, or one that could not be drawn."""
     for against in wanted:
         if against not in ATTACKS:
             raise unknown("curve", against, ATTACKS)
     if wanted:
         check_plotting()
+    if wanted and eps == 0:
+        raise InputError("eps = 0: a curve needs a radius of more than 0")
 
 
 def check_plotting() -> None:

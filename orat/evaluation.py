@@ -14,7 +14,7 @@ from orat.attacks.autoattack import AutoAttack
 from orat.attacks.balls import BALLS
 from orat.attacks.chance import Draws
 from orat.attacks.pgd import Attack, frozen
-from orat.attacks.quick import quick
+from orat.attacks.quick import quick, runs
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
@@ -25,7 +25,7 @@ from orat.progress import SILENT, Bar, Display
 from orat.types import Images, Indices, Labels
 
 BATCH = 250  # samples at a time on a CPU
-DOUBT = 4  # times the error of the quick model: within so much of the border a sample is attacked in float32 too
+DOUBT = 3  # times the error of the quick model's logits: at twice that distance from the border it may see none
 
 
 def evaluate(
@@ -73,13 +73,24 @@ def predict(model: nn.Module, data: Dataset) -> Tensor:
     """The class the model gives to each sample."""
     device = device_of(model)
     with frozen(model), torch.no_grad():
-        logits = [model(as_input(images.to(device))) for images in data.images.split(BATCH)]
-    answer = torch.cat(logits)
+        answer = torch.cat([fitting(model, as_input(images.to(device))) for images in data.images.split(BATCH)])
     if answer.shape != (len(data), len(data.classes)):
         raise InputError(f"the model gives {tuple(answer.shape[1:])} numbers a sample for {len(data.classes)} classes")
     if not answer.isfinite().all():
         raise InputError("the model gives NaN or infinite logits: its training broke, or its inputs are not in [0, 1]")
     return answer.argmax(1).to(data.labels.device)
+
+
+def fitting(model: nn.Module, x: Images) -> Tensor:
+    """The model's answer, in halves where the device has no room for all."""
+    try:
+        logits: Tensor = model(x)
+        return logits
+    except torch.OutOfMemoryError:
+        if len(x) == 1:
+            raise InputError("the device has no room for a single sample: use --device cpu") from None
+    torch.cuda.empty_cache()
+    return torch.cat([fitting(model, half) for half in x.tensor_split(2)])
 
 
 @dataclass
@@ -95,9 +106,11 @@ class Examination:
     bar: Bar = field(default_factory=Bar)
     done: float = 0.0  # work, in forward passes
     total: float = 0.0
+    standing: int = 0  # without attack
 
     def expect(self, attacks: Mapping[str, Attack], standing: int) -> None:
         """How much work lies ahead, if nothing breaks."""
+        self.standing = standing
         for attack in attacks.values():
             parts = attack.parts.values() if isinstance(attack, AutoAttack) else [attack]
             self.total += standing * sum(work(part, len(self.data.classes)) for part in parts)
@@ -107,9 +120,10 @@ class Examination:
         verdict = self.journal.open(name, before.cpu())
         effort = work(attack, len(self.data.classes))
         waiting = (verdict == OPEN).nonzero().squeeze(1)
-        self.done += effort * (len(verdict) - len(waiting))
-        self.total += effort * int((~before).sum())
-        for index in waiting.split(self.batch_size):
+        standing = int(before.sum())
+        self.done += effort * (standing - len(waiting))
+        self.total -= effort * (self.standing - standing)  # broken by a former part of AutoAttack
+        for index in waiting.split(self.batch_size) if len(waiting) else ():
             upper = (verdict != 0).double().mean()
             self.bar.set(f"{name}: at most {upper:.1%} right", self.done, self.total)
             verdict[index] = self.stands(attack, name, index).long().cpu()
@@ -132,6 +146,8 @@ class Examination:
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         searcher = quick(self.model, attack, self.precision, device)
+        if searcher is not None and not runs(searcher, x):
+            searcher = None
         adv = attack(Metered(searcher or self.model, self.bar), x, y, self.streams(name, index))
         standing, doubtful = self.verify(attack, searcher, adv, x, y)
         if doubtful.any():

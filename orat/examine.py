@@ -15,9 +15,12 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
+from orat.attacks.pgd import frozen, slope
 from orat.attacks.quick import HALVES, PRECISIONS, quick
+from orat.attacks.reference import AutoAttackReference
 from orat.attacks.suite import PAPER, suite
 from orat.breakdown import check_table, interval, per_class, sample_rows, worst_case, worst_class, write_table
+from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError, unknown
 from orat.evaluation import correct, device_of, predict
@@ -46,6 +49,8 @@ class Plan:
         suite(self.eps, self.norm, self.attacks)
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
+        if not -(2**63) <= self.seed < 2**63:
+            raise InputError(f"seed = {self.seed}: give a whole number below 2^63")
         if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"batch_size = {self.batch_size}: give 1 or more")
         if self.table is not None:
@@ -53,12 +58,20 @@ class Plan:
 
 
 def examine(
-    model: nn.Module, data: Dataset, plan: Plan, folder: Path | None = None, display: Display = SILENT
+    model: nn.Module,
+    data: Dataset,
+    plan: Plan,
+    folder: Path | None = None,
+    display: Display = SILENT,
+    again: bool = False,
 ) -> dict[str, Any]:
-    """The report; a folder gets it and the samples, and what was found there before is not sought again."""
+    """The report; a folder gets it and the samples, and what was found there before is sought again only if wanted."""
+    for attack in suite(plan.eps, plan.norm, plan.attacks).values():
+        if isinstance(attack, AutoAttackReference):
+            attack.check(data.shape, len(data.classes))
     warnings = check_model(model, data, model.training)
     began = time.perf_counter()
-    with opened(folder, setting(model, data, plan)) as journal:
+    with opened(folder, setting(model, data, plan), again) as journal:
         if journal.warnings is None:
             journal.warnings = check_gradients(model, data, plan.eps, plan.norm, plan.seed, display)
             journal.save()
@@ -77,14 +90,18 @@ def examine(
 
 
 @contextmanager
-def opened(folder: Path | None, about: dict[str, Any]) -> Iterator[Journal]:
+def opened(folder: Path | None, about: dict[str, Any], again: bool) -> Iterator[Journal]:
     """The journal of a folder, which no other process may use meanwhile; one in memory without a folder."""
     if folder is None:
         yield Journal()
         return
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: give --out a folder")
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=0):
+            if again:
+                (folder / "journal.json").unlink(missing_ok=True)
             yield JournalFile(folder / "journal.json", about)
     except Timeout:
         raise InputError(f"{folder} is in use by another process that evaluates the same: wait for it") from None
@@ -96,12 +113,23 @@ def setting(model: nn.Module, data: Dataset, plan: Plan) -> dict[str, Any]:
     for name, value in model.state_dict().items():
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    digest.update(repr(answers(model, data)).encode())
     device = device_of(model)
     halves = [str(dtype) for kind, dtype in HALVES.items() if quick(model, kind(0.0), plan.precision, device)]
     return {
         "model": digest.hexdigest()[:16], "data": data.fingerprint(), "eps": plan.eps, "norm": plan.norm,
         "seed": plan.seed, "halves": halves, "attacks": VERDICTS,
     }  # fmt: skip
+
+
+def answers(model: nn.Module, data: Dataset) -> tuple[Any, Any]:
+    """What the model says about a few samples, roughly, and whether it has a gradient there: code no weight shows."""
+    device = device_of(model)
+    x = as_input(data.images[:16].to(device)).requires_grad_()
+    with frozen(model), torch.enable_grad(), torch.random.fork_rng([device] if x.is_cuda else []):
+        logits = model(x)
+        gradient = slope(logits.sum(1), x)
+    return (100 * logits).round().tolist(), gradient.flatten(1).any(1).tolist()
 
 
 def report_folder(where: Path, model: nn.Module, data: Dataset, plan: Plan) -> Path:

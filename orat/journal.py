@@ -43,12 +43,18 @@ class JournalFile(Journal):
             return
         try:
             content = json.loads(path.read_text())
-        except ValueError:
+            there, self.warnings = content["setting"], content["warnings"]
+            numbers = {letter: number for number, letter in LETTERS.items()}
+            for name, letters in content["verdicts"].items():
+                self.verdicts[name] = torch.tensor([numbers[letter] for letter in letters])
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path} is damaged: remove it to start the evaluation over") from None
-        self.warnings = content["warnings"]
-        numbers = {letter: number for number, letter in LETTERS.items()}
-        for name, letters in content["verdicts"].items():
-            self.verdicts[name] = torch.tensor([numbers[letter] for letter in letters])
+        if there != setting:
+            name = next(name for name in setting if there.get(name) != setting[name])
+            raise InputError(
+                f"{path.parent} holds another evaluation ({name}: {there.get(name)} there, {setting[name]} here): "
+                f"give --out a new folder, or --again to start over"
+            )
 
     def save(self) -> None:
         """Replaces the file."""

@@ -208,7 +208,7 @@ def square_warnings(square: Tensor | None, others: Mapping[str, Tensor]) -> Iter
     only = int((torch.stack([*others.values()]).all(0) & ~square).sum())
     if only >= max(UNSEEN_SAMPLES, UNSEEN * len(square)):
         yield (
-            f"gradients are masked: square, which uses none, breaks {only} of {len(square)} samples that withstand "
+            f"gradients may be masked: square, which uses none, breaks {only} of {len(square)} samples that withstand "
             f"{', '.join(others)}, so give square more queries and attack a differentiable stand-in of the model"
         )
 

@@ -26,7 +26,7 @@ class Bar:
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress
-        self.task = progress.add_task("", total=None) if progress else None
+        self.task = progress.add_task("attacks", total=None) if progress else None
 
     def advance(self, amount: float) -> None:
         """So much more is done."""

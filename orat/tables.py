@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from orat.curves import in_pixels, radius_label
 from orat.numbers import radius
 
 TITLES = {
@@ -38,18 +39,18 @@ def print_report(title: str, report: Mapping[str, Any]) -> None:
     console.print(attack_table(title, report))
     console.print(class_table(report))
     worst = report["worst_class"]
-    if worst:
+    if worst and len({row["robust"] for row in report["classes"]}) > 1:
         console.print(f"worst class: {worst['class']}, {worst['robust']:.2%} right in the worst case", markup=False)
     if report["agreement"] is not None:
         console.print(f"AutoAttack and the reference agree on {report['agreement']:.2%} of the images")
     for warning in report["warnings"]:
-        console.print(f"warning: {warning}", markup=False)
+        console.print(f"warning: {warning}", markup=False, soft_wrap=not console.is_terminal)
 
 
 def attack_table(title: str, report: Mapping[str, Any]) -> Table:
     """One row an attack: norm, radius, accuracy and its interval; the parts of AutoAttack below it."""
     table = Table(
-        title=f"{title}: accuracy in % on {report['examples']:,} images", title_justify="left", box=box.SIMPLE
+        title=f"{escape(title)}: accuracy in % on {report['examples']:,} images", title_justify="left", box=box.SIMPLE
     )
     for column in ("attack", "norm", "eps"):
         table.add_column(column)
@@ -84,10 +85,11 @@ def print_curve(curve: Mapping[str, Any]) -> None:
     table = Table(
         title=f"accuracy in % against {against} ({curve['norm']}{fixed})", title_justify="left", box=box.SIMPLE
     )
+    pixels = in_pixels(curve["eps"], curve["norm"])
     for column in (against, "right", "95 % interval"):
         table.add_column(column, justify="right")
     for point in curve["points"]:
-        place = radius(point[against]) if against == "eps" else str(point[against])
+        place = radius_label(point["eps"], pixels) if against == "eps" else str(point[against])
         interval = f"{100 * point['low']:.2f} - {100 * point['high']:.2f}"
         table.add_row(place, f"{100 * point['accuracy']:.2f}", interval)
     Console(highlight=False, soft_wrap=True).print(table)

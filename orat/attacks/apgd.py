@@ -13,7 +13,7 @@ from orat.attacks.attempts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.balls import BALLS, per_sample
 from orat.attacks.chance import Source, fork, normal, source_of, take, uniform
 from orat.attacks.climb import Climb, Halving, Sparse, Stepping
-from orat.attacks.pgd import check_images, check_radius, frozen
+from orat.attacks.pgd import check_images, check_radius, frozen, slope
 from orat.errors import InputError, unknown
 from orat.losses import cross_entropy, dlr, dlr_targeted
 from orat.types import Images, Indices, Labels
@@ -104,7 +104,7 @@ class APGD:
             adv = climb.adv.detach().requires_grad_()
             logits = model(adv)
             loss = LOSSES[self.loss](logits, climb.y, climb.target)
-            (gradient,) = torch.autograd.grad(loss.sum(), adv)
+            gradient = slope(loss, adv)
         climb.note(loss.detach(), gradient, logits.detach().argmax(1) != climb.y)
 
 

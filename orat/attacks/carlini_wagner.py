@@ -10,7 +10,7 @@ from torch import nn
 
 from orat.attacks.balls import BALLS, flat, per_sample
 from orat.attacks.chance import Source
-from orat.attacks.pgd import check_images, check_radius, frozen
+from orat.attacks.pgd import check_images, check_radius, frozen, slope
 from orat.errors import InputError
 from orat.losses import margin
 from orat.types import Images, Indices, Labels, PerSample
@@ -131,7 +131,7 @@ class CarliniWagner:
             squared = flat(adv - x).square().sum(1)
             lead = margin(model(adv), y)
             objective = squared + constant * (self.confidence - lead).clamp(min=0)
-            (gradient,) = torch.autograd.grad(objective.sum(), point)
+            gradient = slope(objective, point)
         adv, squared, objective = adv.detach(), squared.detach(), objective.detach()
         closer = (lead > self.confidence) & (squared < going.squared)
         first = BETA_1 * going.first + (1 - BETA_1) * gradient

@@ -11,7 +11,7 @@ from orat.attacks.attempts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.balls import BALLS, flat, per_sample
 from orat.attacks.chance import Source
 from orat.attacks.hyperplanes import onto_hyperplane
-from orat.attacks.pgd import check_images, check_radius, frozen
+from orat.attacks.pgd import check_images, check_radius, frozen, slope
 from orat.errors import InputError
 from orat.types import Images, Indices, Labels, PerSample
 
@@ -72,7 +72,7 @@ def lead(model: nn.Module, adv: Images, y: Labels, target: Labels) -> tuple[PerS
         adv = adv.detach().requires_grad_()
         logits = model(adv)
         leads = (logits.gather(1, target[:, None]) - logits.gather(1, y[:, None])).squeeze(1)
-        (gradient,) = torch.autograd.grad(leads.sum(), adv)
+        gradient = slope(leads, adv)
     return leads.detach(), gradient
 
 

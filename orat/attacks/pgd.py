@@ -96,7 +96,7 @@ class PGD:
         for _ in range(self.steps):
             with torch.enable_grad():  # also where the caller evaluates without gradients
                 adv.requires_grad_()
-                (gradient,) = torch.autograd.grad(objective(adv).sum(), adv)
+                gradient = slope(objective(adv), adv)
             adv = adv.detach()
             adv = ball.project(adv + step_size * ball.ascend(gradient, adv), x, self.eps)
         return adv
@@ -108,6 +108,14 @@ class PGD:
         ball = BALLS[self.norm]
         noise = GAUSSIAN_START * normal(x, source) if self.start == "gaussian" else self.eps * ball.start(x, source)
         return ball.project(x + noise, x, self.eps).detach()
+
+
+def slope(losses: PerSample, x: Images) -> Images:
+    """The gradient of each loss by its input; 0 where the model cuts the graph or gives no number."""
+    if not losses.requires_grad:
+        return torch.zeros_like(x)
+    (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
+    return torch.zeros_like(x) if gradient is None else gradient.nan_to_num(0, 0, 0)
 
 
 def wrong(model: nn.Module, adv: Images, y: Labels) -> Tensor:
@@ -122,6 +130,8 @@ def check_radius(eps: float, norm: str) -> None:
         raise unknown("norm", norm, BALLS)
     if not eps >= 0:
         raise InputError(f"eps = {eps}: the radius of an attack is 0 or more")
+    if eps == float("inf"):
+        raise InputError("eps = inf: the radius of an attack is a finite number")
     if norm == "linf" and eps > 1:
         raise InputError(f"eps = {eps:g} is more than the whole range of a pixel in [0, 1]: did you mean {eps:g}/255?")
 

@@ -44,6 +44,16 @@ def quick(model: nn.Module, attack: Attack, precision: str, device: torch.device
     return Quick(model, dtype)
 
 
+def runs(searcher: nn.Module, x: Images) -> bool:
+    """Whether a model can be asked in a half at all: its own code may insist on float32."""
+    try:
+        with torch.no_grad():
+            searcher(x[:1])
+    except RuntimeError:
+        return False
+    return True
+
+
 def able(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the device computes in this type itself, instead of imitating it slowly."""
     if device.type == "cuda":

@@ -35,6 +35,13 @@ class AutoAttackReference:
         if find_spec("pyautoattack") is None:
             raise InputError("autoattack-reference needs pyautoattack: pip install 'orat[reference]'")
 
+    def check(self, shape: tuple[int, ...], classes: int) -> None:
+        """Refuses what the reference cannot attack."""
+        if len(shape) != 3:
+            raise InputError(f"autoattack-reference attacks images, not points of shape {shape}")
+        if classes < LEAST_CLASSES:
+            raise InputError(f"autoattack-reference needs {LEAST_CLASSES} classes or more, here are {classes}")
+
     def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
         """The adversarial images that the reference finds, the clean ones where it finds none."""
         check_images(x)
