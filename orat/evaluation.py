@@ -14,18 +14,16 @@ from orat.attacks.autoattack import AutoAttack
 from orat.attacks.balls import BALLS
 from orat.attacks.chance import Draws
 from orat.attacks.pgd import Attack, frozen
-from orat.attacks.quick import quick, runs
+from orat.attacks.quick import quick, sees_margins
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.journal import OPEN, STANDS, Journal
-from orat.losses import margin
 from orat.metering import Metered, work
 from orat.progress import SILENT, Bar, Display
 from orat.types import Images, Indices, Labels
 
 BATCH = 250  # samples at a time on a CPU
-DOUBT = 3  # times the error of the quick model's logits: at twice that distance from the border it may see none
 
 
 def evaluate(
@@ -142,18 +140,25 @@ class Examination:
         return torch.cat([self.stands(attack, name, half) for half in index.tensor_split(2)])
 
     def attacked(self, attack: Attack, name: str, index: Indices) -> Tensor:
-        """Which of these samples the attack does not break, by the word of the model in float32."""
+        """Which of these samples the attack does not break, by the word of the model in float32.
+
+        A quick search goes first where it sees what the model sees; what only it calls broken is attacked once more.
+        """
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
+        standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
         searcher = quick(self.model, attack, self.precision, device)
-        if searcher is not None and not runs(searcher, x):
-            searcher = None
-        adv = attack(Metered(searcher or self.model, self.bar), x, y, self.streams(name, index))
-        standing, doubtful = self.verify(attack, searcher, adv, x, y)
-        if doubtful.any():
-            x, y = x[doubtful], y[doubtful]
-            adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[doubtful.to(index.device)]))
-            standing[doubtful], _ = self.verify(attack, None, adv, x, y)
+        if searcher is not None:
+            with frozen(self.model):
+                sees = sees_margins(searcher, self.model, x, y)
+            if sees.any():
+                adv = attack(Metered(searcher, self.bar), x[sees], y[sees], self.streams(name, index[sees.cpu()]))
+                standing[sees] = self.verify(self.model, attack, adv, x[sees], y[sees])
+                unsure[sees] = standing[sees] & ~self.verify(searcher, attack, adv, x[sees], y[sees])
+        if unsure.any():
+            x, y = x[unsure], y[unsure]
+            adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[unsure.cpu()]))
+            standing[unsure] = self.verify(self.model, attack, adv, x, y)
         return standing
 
     def streams(self, name: str, index: Indices) -> Draws:
@@ -161,18 +166,11 @@ class Examination:
         own = zlib.crc32(name.rpartition(":")[2].encode())
         return Draws.of(self.seed, index.to(device_of(self.model))).fork(own)
 
-    def verify(
-        self, attack: Attack, searcher: nn.Module | None, adv: Images, x: Images, y: Labels
-    ) -> tuple[Tensor, Tensor]:
-        """Which samples stand at these points, and which so near the border that the quick model may have erred."""
+    def verify(self, model: nn.Module, attack: Attack, adv: Images, x: Images, y: Labels) -> Tensor:
+        """Which samples stand at the points that an attack reached."""
         check_inside(attack, adv, x)
-        with frozen(self.model), torch.no_grad():
-            logits = self.model(adv)
-            standing = logits.argmax(1) == y
-            if searcher is None:
-                return standing, torch.zeros_like(standing)
-            error = (searcher(adv) - logits).abs().amax(1)
-        return standing, standing & ~(margin(logits, y).abs() >= DOUBT * error)  # also where the error is no number
+        with frozen(model), torch.no_grad():
+            return model(adv).argmax(1) == y
 
 
 def check_inside(attack: Attack, adv: Images, x: Images) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from orat import models
@@ -26,4 +27,7 @@ def load_model(folder: str | Path, which: str = "last", device: str = "cpu") -> 
     config = json.loads((path / "config.json").read_text())
     model = models.build(config["model"], tuple(config["shape"]), len(config["classes"]), run.seed)
     model.load_state_dict(tensors)
-    return model.to(choose_device(device)).eval()
+    place = choose_device(device)
+    if place.type == "cuda" and config["shape"][0] == 1:  # a fifth faster there than channels last, which a CPU prefers
+        model = model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return model.to(place).eval()

@@ -9,7 +9,8 @@ from orat.attacks.apgd import APGD
 from orat.attacks.pgd import Attack
 from orat.attacks.square import Square
 from orat.errors import unknown
-from orat.types import Images
+from orat.losses import margin
+from orat.types import Images, Labels
 
 PRECISIONS = ("auto", "half", "float32")
 # APGD needs the range of bfloat16 for its gradients, Square, which has none, the digits of float16 for its small gains.
@@ -17,6 +18,8 @@ PRECISIONS = ("auto", "half", "float32")
 HALVES: dict[type, torch.dtype] = {APGD: torch.bfloat16, Square: torch.float16}
 # What a CPU needs so that a half is quicker than a whole.
 CPU_ABLE = {torch.bfloat16: ("avx512_bf16", "amx_bf16"), torch.float16: ("avx512_fp16", "amx_fp16")}
+
+TOLERANCE = 0.1  # of the margin on the clean image
 
 
 class Quick(nn.Module):
@@ -44,14 +47,17 @@ def quick(model: nn.Module, attack: Attack, precision: str, device: torch.device
     return Quick(model, dtype)
 
 
-def runs(searcher: nn.Module, x: Images) -> bool:
-    """Whether a model can be asked in a half at all: its own code may insist on float32."""
-    try:
-        with torch.no_grad():
-            searcher(x[:1])
-    except RuntimeError:
-        return False
-    return True
+def sees_margins(searcher: nn.Module, model: nn.Module, x: Images, y: Labels) -> Tensor:
+    """For which samples the quick model finds the margin that the model finds; none if it does not run in halves."""
+    with torch.no_grad():
+        whole = margin(model(x), y)
+        try:
+            half = margin(searcher(x), y)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # of a model whose own code insists on float32
+            return torch.zeros_like(y, dtype=torch.bool)
+    return (half - whole).abs() <= TOLERANCE * whole.abs()
 
 
 def able(device: torch.device, dtype: torch.dtype) -> bool:
