@@ -12,6 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from orat.data import load
 
 torch.set_num_threads(1)
 
@@ -50,3 +54,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("data") / "tiny.npz"
     np.savez(file, **arrays)
     return str(file)
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[nn.Module, Tensor, Tensor]:
+    """A small network and 80 digits of 10x10 pixels that it gets right."""
+    sample = load("sample").train
+    x = functional.adaptive_avg_pool2d(sample.images[:1500].float() / 255, 10)
+    y = sample.labels[:1500]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(100, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    model.requires_grad_(False).eval()
+    right = model(x).argmax(1) == y
+    return model, x[right][:80], y[right][:80]

@@ -20,9 +20,9 @@ Attempt = Callable[[Indices, Indices], tuple[Images, Tensor]]
 def attempts(attempt: Attempt, x: Images, count: int) -> Images:
     """For each sample the point of the first attempt that broke it, else that of its last attempt.
 
-    Attempts do not know of each other, so that the answer is the same however many run at once.
+    Attempts do not know of each other, so that the same samples are broken however many run at once.
     """
-    adv = x.clone()
+    adv = x.detach().clone()
     standing = torch.arange(len(x), device=x.device)
     number = 0
     while number < count and len(standing):
@@ -30,11 +30,20 @@ def attempts(attempt: Attempt, x: Images, count: int) -> Images:
         sample = standing.repeat(together)
         which = torch.arange(number, number + together, device=x.device).repeat_interleave(len(standing))
         reached, broken = attempt(sample, which)
-        adv[sample] = reached
-        adv[sample[broken]] = reached[broken]
+        adv[standing] = reached[-len(standing) :]
+        rows = first_broken(broken, sample)
+        adv[sample[rows]] = reached[rows]
         standing = standing[~lost(broken, sample)[standing]]
         number += together
     return adv
+
+
+def first_broken(broken: Tensor, sample: Indices) -> Tensor:
+    """For each broken sample the row of the first attempt that broke it."""
+    rows = broken.nonzero().squeeze(1)
+    none = len(broken)
+    first = rows.new_full((int(sample.max()) + 1,), none).scatter_reduce_(0, sample[rows], rows, "amin")
+    return first[first < none]
 
 
 def lost(broken: Tensor, sample: Indices) -> Tensor:
@@ -54,4 +63,4 @@ def rows_at_once(x: Images) -> int:
     """How many attempts to make together."""
     if not x.is_cuda:
         return CPU_ROWS
-    return max(min(GPU_VALUES // x[0].numel(), 16 * len(x)), len(x))
+    return max(min(GPU_VALUES // x.shape[1:].numel(), 16 * len(x)), len(x))

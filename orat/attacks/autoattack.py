@@ -46,7 +46,7 @@ class AutoAttack:
     def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
         """For each sample a point of its ball where the model is wrong, or the worst one of the last attack."""
         source = source_of(generator, x)
-        adv = x.clone()
+        adv = x.detach().clone()
         standing = torch.arange(len(x), device=x.device)
         for attack in self.parts.values():
             if not len(standing):

@@ -48,7 +48,7 @@ def l2_start(x: Images, source: Source) -> Images:
     """Uniform in the Euclidean ball: a Gaussian direction and a radius u^(1/d)."""
     direction = normal(x, source)
     radius = uniform(x.new_empty(len(x)), source)
-    return direction * per_sample(radius ** (1 / x[0].numel()) / flat(direction).norm(dim=1), x)
+    return direction * per_sample(radius ** (1 / x.shape[1:].numel()) / flat(direction).norm(dim=1), x)
 
 
 def l1_start(x: Images, source: Source) -> Images:

@@ -25,7 +25,7 @@ class Draws:
     @classmethod
     def of(cls, seed: int, index: Indices) -> Draws:
         """The streams of the samples with these places in their data set."""
-        return cls(mixed(mixed(torch.full_like(index, seed) * GOLDEN) + index * GOLDEN))
+        return cls(mixed(mixed((torch.full_like(index, seed) + 1) * GOLDEN) + index * GOLDEN))
 
     def take(self, rows: Tensor) -> Draws:
         """The streams of some of the samples, from where they are now."""
@@ -41,7 +41,7 @@ class Draws:
         counter = torch.arange(self.drawn + 1, self.drawn + count + 1, device=self.keys.device)
         self.drawn += count
         bits = mixed(self.keys[:, None] + counter * GOLDEN)
-        return ((shifted(bits, 11).double() + 0.5) * 2.0**-53).reshape(-1, *shape)
+        return ((shifted(bits, 12).double() + 0.5) * 2.0**-52).reshape(-1, *shape)  # one digit more would round to 1
 
 
 Source: TypeAlias = Generator | Draws

@@ -164,7 +164,7 @@ class Sparse:
 
 def differing(adv: Images, x: Images) -> PerSample:
     """In how many coordinates each point differs from its image."""
-    return flat(adv != x).sum(1).to(x.dtype)
+    return (adv != x).flatten(1).sum(1).to(x.dtype)
 
 
 def direction(gradient: Images, norm: str) -> Images:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 NO_SLOPE = 1e-8  # a coordinate with less weight than this does not move in l2 and l1: its quotients would overflow
 
@@ -49,7 +50,7 @@ def level(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
     limits, order = limit.sort(dim=1)
     gains = gain.gather(1, order)
     full = (gains * limits).cumsum(1)  # from those at their limits up to here
-    slope = (gains.sum(1, keepdim=True) - gains.cumsum(1)).clamp(min=0)  # of those beyond
+    slope = pad(gains[:, 1:].flip(1).cumsum(1).flip(1), (0, 1))  # of those beyond, summed from the small end
     place = (full + slope * limits < gap).sum(1, keepdim=True)  # so many are at their limits
     done = torch.where(place > 0, full.gather(1, (place - 1).clamp(min=0)), 0)
     left = torch.where(place > 0, slope.gather(1, (place - 1).clamp(min=0)), gains.sum(1, keepdim=True))

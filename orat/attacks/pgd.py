@@ -140,7 +140,7 @@ def check_images(x: Images) -> None:
     """Refuses inputs outside [0, 1]; on a GPU that would wait for the device, so there only `evaluate` looks."""
     if x.is_cuda or x.numel() == 0:
         return
-    low, high = float(x.min()), float(x.max())
+    low, high = x.detach().min().item(), x.detach().max().item()
     if not (low >= 0 and high <= 1):
         raise InputError(
             f"inputs run from {low:g} to {high:g}, but attacks live in [0, 1]: divide pixels by 255, "

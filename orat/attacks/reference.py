@@ -41,19 +41,18 @@ class AutoAttackReference:
             raise InputError(f"autoattack-reference attacks images, not points of shape {shape}")
         if classes < LEAST_CLASSES:
             raise InputError(f"autoattack-reference needs {LEAST_CLASSES} classes or more, here are {classes}")
+        if self.norm != "linf" and not tiles_fit(*shape[1:]):
+            raise InputError(f"autoattack-reference cannot attack images of {shape[1]}x{shape[2]} in {self.norm}")
 
     def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
         """The adversarial images that the reference finds, the clean ones where it finds none."""
         check_images(x)
-        if x.dim() != 4:
-            raise InputError(f"autoattack-reference attacks images, not points of shape {tuple(x.shape[1:])}")
         devices = [x.device] if x.is_cuda else []
         with frozen(model), torch.random.fork_rng(devices), warnings.catch_warnings(), kept_trace():
             warnings.simplefilter("ignore")  # our own checks say the same, with reasons
             with torch.no_grad():
                 classes = model(x[:1]).shape[1]
-            if classes < LEAST_CLASSES:
-                raise InputError(f"autoattack-reference needs {LEAST_CLASSES} classes or more, here are {classes}")
+            self.check(tuple(x.shape[1:]), classes)
             reference = import_module("pyautoattack").AutoAttack(
                 model, eps=self.eps, norm=NAMES[self.norm], seed=self.seed, device=x.device
             )
@@ -61,6 +60,13 @@ class AutoAttackReference:
                 part.n_target_classes = min(part.n_target_classes, classes - 1)
             adv, _ = reference.run_standard_evaluation(x.contiguous(), y, batch_size=len(x))
         return adv
+
+
+def tiles_fit(height: int, width: int) -> bool:
+    """Whether the tiles that its Square starts from in l2 and l1 fit into the image: otherwise it fails."""
+    side = height // 5
+    border = (height - 5 * side) // 2
+    return side > 0 and all(border + side * (length // side) <= length for length in (height, width))
 
 
 @contextmanager

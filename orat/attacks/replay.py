@@ -14,13 +14,13 @@ Step = Callable[..., tuple[Tensor, ...]]  # state and what is given -> the next 
 class Replay:
     """State that a step moves on. A small network leaves a GPU waiting for Python; a CUDA graph does not."""
 
-    def __init__(self, step: Step, state: tuple[Tensor, ...], given: Tensor) -> None:
+    def __init__(self, step: Step, state: tuple[Tensor, ...], given: Tensor, former: Replay | None = None) -> None:
         self.step = step
         self.state = state
         self.graph: torch.cuda.CUDAGraph | None = None
         if given.is_cuda:
             with suppress(RuntimeError):  # a model that waits for the device cannot be recorded, only called
-                self.record(given)
+                self.record(given, former.graph if former else None)
 
     def __call__(self, given: Tensor) -> None:
         """One step with what is given."""
@@ -30,18 +30,13 @@ class Replay:
         self.given.copy_(given)
         self.graph.replay()
 
-    def record(self, given: Tensor) -> None:
-        """Records a step that writes its result over the state it started from."""
+    def record(self, given: Tensor, former: torch.cuda.CUDAGraph | None) -> None:
+        """Records a step that writes its result over the state it started from, in the memory of a former record."""
         state, self.given = tuple(value.clone() for value in self.state), given.clone()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            self.step(
-                *state, self.given
-            )  # libraries set themselves up at their first call, which is no part of a graph
-        torch.cuda.current_stream().wait_stream(side)
+        self.step(*state, self.given)  # libraries set themselves up at their first call, which is no part of a graph
+        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=former.pool() if former else None):
             for value, new in zip(state, self.step(*state, self.given), strict=True):
                 value.copy_(new)
         self.state, self.graph = state, graph

@@ -49,20 +49,21 @@ class Square:
         best = squares.start(uniform(x.new_empty(len(x), squares.start_count), source))
         state: tuple[Tensor, ...] = (best, *ask(model, best, x.shape[1:], y))
         reached, row = best.clone(), torch.arange(len(x), device=x.device)
-        replay, recorded = None, 0.0
+        replay, recorded = None, None
         for first, last in blocks(self.queries):
             stay = ~state[2]
             if (~stay).sum() > (RECORDING if x.is_cuda else 0) * len(row):
                 reached[row] = state[0]
                 squares.take(stay)
-                source, replay = take(source, stay), None
+                source, recorded = take(source, stay), None
                 row, y, state = row[stay], y[stay], tuple(values[stay] for values in state)
                 if not len(row):
                     break
             numbers = uniform(x.new_empty(len(row), last - first, squares.square_count), source)
             if replay is None or recorded != share(first):
                 recorded = share(first)
-                replay = Replay(self.trial(model, squares, recorded, x.shape[1:], y), state, numbers[:, 0])
+                step = self.trial(model, squares, recorded, x.shape[1:], y)
+                replay = Replay(step, state, numbers[:, 0], replay)
             for query in range(last - first):
                 replay(numbers[:, query])
             state = replay.state
@@ -98,7 +99,7 @@ def image_shape(x: Images) -> tuple[int, int, int]:
     """Channels, height and width; a point of the plane is an image of one row."""
     if x.dim() == 4:
         return x.shape[1], x.shape[2], x.shape[3]
-    return 1, 1, x[0].numel()
+    return 1, 1, x.shape[1:].numel()
 
 
 def share(query: int) -> float:
