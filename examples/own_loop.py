@@ -18,11 +18,12 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 attack = orat.PGD(EPS, steps=5, step_size=EPS / 2)
+starts = torch.Generator().manual_seed(0)  # without one, every batch would start from the same noise
 fold = orat.RankedRangeLoss(n=len(train), k=len(train), m=1800, burn_in=2)
 
 for epoch in range(EPOCHS):
     for index in torch.randperm(len(train)).split(BATCH):
-        adv = attack(model, images[index], labels[index])
+        adv = attack(model, images[index], labels[index], starts)
         losses = nn.functional.cross_entropy(model(adv), labels[index], reduction="none")
         optimizer.zero_grad()
         fold(losses, index).backward()

@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orat.attacks import PGD, suite
+    from orat.attacks import APGD, FAB, PGD, AutoAttack, CarliniWagner, Square, suite
     from orat.data import load as load_data
     from orat.data.dataset import Dataset
     from orat.errors import InputError, TrainingError
     from orat.evaluation import correct, evaluate
+    from orat.examine import Plan, examine
     from orat.execute import train
     from orat.finished import load_model
     from orat.methods import AT, ORAT, ST, AoRR
@@ -23,19 +24,26 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 PLACES = {
+    "APGD": "orat.attacks",
     "AT": "orat.methods",
     "AoRR": "orat.methods",
+    "AutoAttack": "orat.attacks",
+    "CarliniWagner": "orat.attacks",
     "Dataset": "orat.data.dataset",
+    "FAB": "orat.attacks",
     "InputError": "orat.errors",
     "MinMaxLoss": "orat.ranking",
     "ORAT": "orat.methods",
     "PGD": "orat.attacks",
+    "Plan": "orat.examine",
     "RankedRangeLoss": "orat.ranking",
     "Run": "orat.run",
     "ST": "orat.methods",
+    "Square": "orat.attacks",
     "TrainingError": "orat.errors",
     "correct": "orat.evaluation",
     "evaluate": "orat.evaluation",
+    "examine": "orat.examine",
     "load_data": "orat.data:load",
     "load_model": "orat.finished",
     "ranked_range": "orat.ranking",
@@ -44,8 +52,9 @@ PLACES = {
 }
 
 __all__ = [
-    "AT", "ORAT", "PGD", "ST", "AoRR", "Dataset", "InputError", "MinMaxLoss", "RankedRangeLoss", "Run",
-    "TrainingError", "correct", "evaluate", "load_data", "load_model", "ranked_range", "suite", "train",
+    "APGD", "AT", "FAB", "ORAT", "PGD", "ST", "AoRR", "AutoAttack", "CarliniWagner", "Dataset", "InputError",
+    "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square", "TrainingError", "correct", "evaluate", "examine",
+    "load_data", "load_model", "ranked_range", "suite", "train",
 ]  # fmt: skip
 
 

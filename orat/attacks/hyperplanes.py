@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.linalg import vecdot
 from torch.nn.functional import pad
 
+NEWTON_STEPS = 5
 NO_SLOPE = 1e-8  # a coordinate with less weight than this does not move in l2 and l1: its quotients would overflow
 
 
@@ -16,13 +18,13 @@ def onto_hyperplane(points: Tensor, weight: Tensor, offset: Tensor, norm: str) -
     |weight| r of the gap; what differs between the norms is in which proportion the coordinates share the move.
     """
     gap = (weight * points).sum(1) - offset
-    weight = torch.where(gap >= 0, 1, -1)[:, None] * weight
+    weight = (2.0 * (gap >= 0) - 1)[:, None].to(weight.dtype) * weight
     room = torch.where(weight > 0, points, 1 - points)
     size = weight.abs()
     if norm != "linf":
         size = torch.where(size > NO_SLOPE, size, 0)
-    amount = MOVES[norm](size, torch.where(size > 0, room, 0), gap.abs()[:, None])
-    return -weight.sign() * amount
+        room = torch.where(size > 0, room, 0)
+    return -weight.sign() * MOVES[norm](size, room, gap.abs()[:, None])
 
 
 def linf_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
@@ -46,7 +48,25 @@ def l1_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
 
 
 def level(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
-    """The common level t at which the sum of gain * min(t, limit) equals the gap; beyond all limits if none does."""
+    """The common level t at which the sum of gain * min(t, limit) equals the gap; beyond all limits if none does.
+
+    Newton's steps on this concave function rise to t and end there, nearly always after a few; the rest is sorted.
+    """
+    level = gap / gain.sum(1, keepdim=True).clamp(min=torch.finfo(gap.dtype).tiny)
+    product = gain * limit
+    for _ in range(NEWTON_STEPS):
+        beyond = (limit > level).to(gain.dtype)
+        slope = vecdot(gain, beyond)[:, None]
+        full = vecdot(product, 1 - beyond)[:, None]
+        before, level = level, torch.where(slope > 0, (gap - full) / slope, torch.inf)
+    rest = (level != before).squeeze(1)
+    if rest.any():
+        level[rest] = level_by_sorting(gain[rest], limit[rest], gap[rest])
+    return level
+
+
+def level_by_sorting(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
+    """The same level, found among the sorted limits."""
     limits, order = limit.sort(dim=1)
     gains = gain.gather(1, order)
     full = (gains * limits).cumsum(1)  # from those at their limits up to here

@@ -73,7 +73,10 @@ class PGD:
             raise unknown("attack mode", self.mode, MODES)
 
     def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
-        """The images x moved inside their eps-balls and [0, 1] so that the loss against y grows."""
+        """The images x moved inside their eps-balls and [0, 1] so that the loss against y grows.
+
+        Without a generator the starts are the same at every call: for a test that is repeatable, not for training.
+        """
         check_images(x)
         source = source_of(generator, x)
 
