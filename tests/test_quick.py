@@ -101,7 +101,7 @@ def test_what_a_half_cannot_tell_is_attacked_in_float32() -> None:
     correct(model, data, {"square": Square(EPS, queries=20)}, precision="half")
     _, _, *again, _ = model.asked[torch.float32]  # without attack, where the half ended, in float32, where that ended
     assert len(again) == 21
-    assert min(again) >= int(robust(data).sum())
+    assert max(again) >= int(robust(data).sum())
 
 
 def test_what_is_far_from_the_border_is_searched_in_halves_alone() -> None:

@@ -75,7 +75,7 @@ class Square:
 
         def step(best: Images, value: PerSample, wrong: Tensor, numbers: Tensor) -> tuple[Tensor, ...]:
             proposed = squares.propose(best, share, numbers)
-            new_value, new_wrong = ask(model, proposed, shape, y)
+            new_value, new_wrong = ask_changed(model, proposed, best, shape, y)
             better = (new_value > value) & ~wrong
             best = torch.where(per_sample(better, best), proposed, best)
             return best, torch.where(better, new_value, value), wrong | (better & new_wrong)
@@ -93,6 +93,19 @@ def ask(model: nn.Module, images: Images, shape: tuple[int, ...], y: Labels) -> 
     """The margin at each image, in the shape that the model takes, and whether the model is wrong there."""
     logits = model(images.reshape(len(images), *shape))
     return margin(logits, y), logits.argmax(1) != y
+
+
+def ask_changed(
+    model: nn.Module, images: Images, best: Images, shape: tuple[int, ...], y: Labels
+) -> tuple[PerSample, Tensor]:
+    """The same where a square changed anything: a fifth of the later ones does not, and cannot help."""
+    if images.is_cuda:  # which would have to wait for the count
+        return ask(model, images, shape, y)
+    changed = (images != best).flatten(1).any(1)
+    value, wrong = y.new_full((len(y),), -torch.inf, dtype=images.dtype), torch.zeros_like(changed)
+    if changed.any():  # not every model takes an empty batch
+        value[changed], wrong[changed] = ask(model, images[changed], shape, y[changed])
+    return value, wrong
 
 
 def image_shape(x: Images) -> tuple[int, int, int]:
