@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 from orat.methods import Method
@@ -16,3 +17,8 @@ QUICK: dict[str, Any] = {
 def quick(data: str, method: Method, **changes: Any) -> Run:
     """A run of four epochs on a few images, with these changes."""
     return Run(data=data, method=method, **{**QUICK, **changes})
+
+
+def hears_ctrl_c() -> None:
+    """For a process that is to be interrupted: one started from a background job would ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from quick_runs import hears_ctrl_c
 
 from orat.cli import main
 from orat.run_folder import RunFolder
@@ -147,7 +148,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tiny: str, tmp_path: Path) ->
 
 def test_ctrl_c_says_how_to_go_on(tiny: str, tmp_path: Path) -> None:
     train = ["train", "--data", tiny, "--method", "at", *QUICK, "--epochs", "5000", "--out", str(tmp_path / "a")]
-    with subprocess.Popen(command(*train), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command(*train), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+    ) as process:
         while process.poll() is None and not lines(tmp_path / "a" / "history.jsonl"):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)

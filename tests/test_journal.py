@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from quick_runs import quick
+from quick_runs import hears_ctrl_c, quick
 from torch import Tensor, nn
 
 import orat
@@ -208,7 +208,7 @@ def evaluation(script: Path, tiny: str, out: Path) -> tuple[list[str], dict[str,
 def running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """The command as a process, which does not outlive the test."""
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     ) as process:
         try:
             yield process
