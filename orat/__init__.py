@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orat.data.dataset import Dataset
     from orat.errors import InputError, TrainingError
     from orat.evaluation import correct, evaluate
-    from orat.examine import Plan, examine
+    from orat.examination import Plan, examine
     from orat.execute import train
     from orat.finished import load_model
     from orat.methods import AT, ORAT, ST, AoRR
@@ -35,7 +35,7 @@ PLACES = {
     "MinMaxLoss": "orat.ranking",
     "ORAT": "orat.methods",
     "PGD": "orat.attacks",
-    "Plan": "orat.examine",
+    "Plan": "orat.examination",
     "RankedRangeLoss": "orat.ranking",
     "Run": "orat.run",
     "ST": "orat.methods",
@@ -43,7 +43,7 @@ PLACES = {
     "TrainingError": "orat.errors",
     "correct": "orat.evaluation",
     "evaluate": "orat.evaluation",
-    "examine": "orat.examine",
+    "examine": "orat.examination",
     "load_data": "orat.data:load",
     "load_model": "orat.finished",
     "ranked_range": "orat.ranking",

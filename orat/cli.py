@@ -15,7 +15,7 @@ from orat.flags import Parser, add_run_flags, run_from
 from orat.numbers import number, size, whole
 
 if TYPE_CHECKING:
-    from orat.examine import Plan
+    from orat.examination import Plan
     from orat.subjects import Subject
 
 ATTACKS = (
@@ -145,7 +145,7 @@ def evaluate(arguments: Namespace) -> int:
     """Examines a model, and draws its curves if they are wanted."""
     from orat.attacks.suite import check_names
     from orat.curves import check_curves, write_curves
-    from orat.examine import examine, report_folder
+    from orat.examination import examine, report_folder
     from orat.progress import Display
     from orat.tables import print_curve, print_report
 
@@ -194,7 +194,7 @@ def subject_of(arguments: Namespace) -> Subject:
 
 def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     """How it is to be examined."""
-    from orat.examine import Plan
+    from orat.examination import Plan
 
     return Plan(
         eps=read(arguments, "eps", number, subject.eps),

@@ -14,7 +14,7 @@ PACKAGE = Path(orat.__file__).parent
 ORDER = (
     "errors", "numbers", "progress", "types", "data", "noise", "models", "losses", "state", "attacks",
     "ranking", "lazy", "methods", "run", "training", "run_folder", "metering", "journal", "evaluation", "masking",
-    "breakdown", "curves", "examine", "prepare", "execute", "finished", "foreign", "subjects", "tables", "listing",
+    "breakdown", "curves", "examination", "prepare", "execute", "finished", "foreign", "subjects", "tables", "listing",
     "demo", "flags", "cli", "__main__",
 )  # fmt: skip
 
@@ -64,3 +64,8 @@ def test_a_method_is_short_and_has_no_attack_loop_mode_or_optimizer(file: Path) 
     assert text.count("\n") <= 70
     for word in ("autograd.grad", ".eval()", ".train()", "optim", "for _ in"):
         assert word not in text
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    """Once imported, a module is an attribute of its package."""
+    assert not {part(file) for file in modules()} & set(orat.__all__)

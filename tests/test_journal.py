@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import orat
 from orat.data.dataset import Dataset
 from orat.errors import InputError
-from orat.examine import Plan, examine
+from orat.examination import Plan, examine
 from orat.journal import BROKEN, OPEN, STANDS, JournalFile
 
 SETTING = {"eps": 0.1, "norm": "linf"}

@@ -22,7 +22,7 @@ from orat.data import load
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
-from orat.examine import Plan, examine, report_folder
+from orat.examination import Plan, examine, report_folder
 from orat.models.mlp import MLP
 
 EPS = 0.1
