@@ -152,10 +152,9 @@ def evaluate(arguments: Namespace) -> int:
     if not listed(arguments.attacks):
         raise InputError("--attacks names none: give pgd20,autoattack or others")
     check_names(listed(arguments.attacks))
-    check_curves(curves := listed(arguments.curves), 1)
     subject = subject_of(arguments)
     plan = plan_of(arguments, subject)
-    check_curves(curves, plan.eps)
+    check_curves(curves := listed(arguments.curves), plan.eps)
     folder = Path(arguments.out) if arguments.out else report_folder(subject.reports, subject.model, subject.test, plan)
     report = examine(subject.model, subject.test, plan, folder, Display(), arguments.again)
     drawn = write_curves(curves, subject.model, subject.test, plan.eps, plan.norm, plan.seed, folder, Display())

@@ -18,7 +18,7 @@ from orat.attacks.quick import quick, sees_margins
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError
-from orat.journal import OPEN, STANDS, Journal
+from orat.journal import BROKEN, OPEN, STANDS, Journal
 from orat.metering import Metered, work
 from orat.progress import SILENT, Bar, Display
 from orat.types import Images, Indices, Labels
@@ -57,14 +57,19 @@ def correct(
         examination.bar = bar
         examination.expect(attacks, int(natural.sum()))
         for name, attack in attacks.items():
-            if isinstance(attack, AutoAttack):
-                right[name] = natural
-                for part, one in attack.parts.items():
-                    right[f"{name}:{part}"] = right[name] = examination.withstood(f"{name}:{part}", one, right[name])
-            else:
-                right[name] = examination.withstood(name, attack, natural)
+            standing = natural
+            for stage, one in stages(name, attack).items():
+                right[stage] = standing = examination.withstood(stage, one, standing)
+            right[name] = standing
             display.line(f"{name}: {right[name].double().mean():.2%} right")
     return right
+
+
+def stages(name: str, attack: Attack) -> dict[str, Attack]:
+    """What an attack consists of, in turn: its parts, or itself."""
+    if isinstance(attack, AutoAttack):
+        return {f"{name}:{part}": one for part, one in attack.parts.items()}
+    return {name: attack}
 
 
 def predict(model: nn.Module, data: Dataset) -> Tensor:
@@ -109,9 +114,8 @@ class Examination:
     def expect(self, attacks: Mapping[str, Attack], standing: int) -> None:
         """How much work lies ahead, if nothing breaks."""
         self.standing = standing
-        for attack in attacks.values():
-            parts = attack.parts.values() if isinstance(attack, AutoAttack) else [attack]
-            self.total += standing * sum(work(part, len(self.data.classes)) for part in parts)
+        for name, attack in attacks.items():
+            self.total += standing * sum(work(one, len(self.data.classes)) for one in stages(name, attack).values())
 
     def withstood(self, name: str, attack: Attack, before: Tensor) -> Tensor:
         """Which of the samples that stood before the attack does not break."""
@@ -122,7 +126,7 @@ class Examination:
         self.done += effort * (standing - len(waiting))
         self.total -= effort * (self.standing - standing)  # broken by a former part of AutoAttack
         for index in waiting.split(self.batch_size) if len(waiting) else ():
-            upper = (verdict != 0).double().mean()
+            upper = (verdict != BROKEN).double().mean()
             self.bar.set(f"{name}: at most {upper:.1%} right", self.done, self.total)
             verdict[index] = self.stands(attack, name, index).long().cpu()
             self.done += effort * len(index)

@@ -41,7 +41,7 @@ class Plan:
     norm: str = "linf"
     attacks: tuple[str, ...] = PAPER
     seed: int = 0
-    precision: str = "auto"  # of the search; what counts is always verified in float32
+    precision: str = "auto"  # of the search; what it breaks is verified in float32
     batch_size: int | None = None
     table: Path | None = None  # where the per-sample table goes besides the folder
 

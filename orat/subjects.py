@@ -37,7 +37,7 @@ def of_run(
     """The network of a finished run and the test images of its data set."""
     run = read_run(folder)
     model = load_model(folder, weights, device)
-    test = test_part(run.data, data_dir, run.image_size, examples)
+    test = first_test_images(run.data, data_dir, run.image_size, examples)
     return Subject(model, test, run.eps, run.norm, run.seed, folder / "evaluations")
 
 
@@ -51,12 +51,14 @@ def of_function(
     device: str = "auto",
 ) -> Subject:
     """The network that package.module:function returns, [0, 1] in, logits out, and the test images of any data set."""
-    test = test_part(data, data_dir, image_size, examples)
+    test = first_test_images(data, data_dir, image_size, examples)
     model = load_foreign(function, weights, choose_device(device))
     return Subject(model, test, defaults_for(data)["eps"], "linf", 0, EVALUATIONS)
 
 
-def test_part(name: str, data_dir: Path | None, image_size: tuple[int, int] | None, examples: int | None) -> Dataset:
+def first_test_images(
+    name: str, data_dir: Path | None, image_size: tuple[int, int] | None, examples: int | None
+) -> Dataset:
     """The first test images of a data set."""
     if examples is not None and examples < 1:
         raise InputError(f"examples = {examples}: give 1 or more")

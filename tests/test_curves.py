@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from threshold import points, threshold_model
 from torch import Tensor, nn
 
 from orat.attacks.pgd import PGD
@@ -18,22 +19,6 @@ from orat.breakdown import interval
 from orat.curves import STEPS, attack_at, check_plotting, curve, default_places, in_pixels, rises, write_curve
 from orat.data.dataset import Dataset
 from orat.errors import InputError
-
-
-def threshold_model() -> nn.Module:
-    """Class 1 above 0.5 in the first coordinate, class 0 below."""
-    model = nn.Linear(2, 2)
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
-        model.bias.copy_(torch.tensor([0.5, -0.5]))
-    return model
-
-
-def points(n: int = 400) -> Dataset:
-    x = torch.rand((n, 2), generator=torch.Generator().manual_seed(0))
-    y = (x[:, 0] > 0.5).long()
-    y[::10] = 1 - y[::10]
-    return Dataset(x, y, ("low", "high"))
 
 
 class RightFarOut(nn.Module):
@@ -51,7 +36,7 @@ def middle(n: int = 100) -> Dataset:
 
 
 def test_the_eps_curve_of_a_threshold_is_the_share_of_right_points_farther_than_eps() -> None:
-    data = points()
+    data = points(400)
     drawn = curve(threshold_model(), data, "eps", 0.1)
     natural = (data.images[:, 0] > 0.5).long() == data.labels
     assert [point["eps"] for point in drawn["points"]] == pytest.approx(
@@ -67,7 +52,7 @@ def test_the_eps_curve_of_a_threshold_is_the_share_of_right_points_farther_than_
 
 
 def test_more_steps_never_help_the_model_and_two_reach_the_closed_form() -> None:
-    data = points()
+    data = points(400)
     drawn = curve(threshold_model(), data, "steps", 0.1)
     accuracy = [point["accuracy"] for point in drawn["points"]]
     standing = ((data.images[:, 0] > 0.5).long() == data.labels) & ((data.images[:, 0] - 0.5).abs() > 0.1)

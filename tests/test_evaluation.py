@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from threshold import points, threshold_model
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -21,23 +22,6 @@ from orat.evaluation import Examination, correct, evaluate, predict
 from orat.models.mlp import MLP
 
 expect = Examination.expect
-
-
-def threshold_model() -> nn.Module:
-    """Class 1 above 0.5 in the first coordinate, class 0 below."""
-    model = nn.Linear(2, 2)
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
-        model.bias.copy_(torch.tensor([0.5, -0.5]))
-    return model
-
-
-def points(n: int = 700) -> Dataset:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand((n, 2), generator=generator)
-    y = (x[:, 0] > 0.5).long()
-    y[::10] = 1 - y[::10]
-    return Dataset(x, y, ("low", "high"))
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.05, 0.2])

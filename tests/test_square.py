@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from math import prod
 from statistics import mean
 
 import pytest
 import torch
 from pyautoattack.square import SquareAttack
+from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,7 +19,6 @@ from orat.attacks.chance import Draws
 from orat.attacks.pgd import wrong
 from orat.attacks.square import Square, ask, share
 from orat.attacks.squares import SQUARES, mound, places, two_signs
-from orat.errors import InputError
 from orat.losses import margin
 
 NAMES = {"linf": "Linf", "l2": "L2", "l1": "L1"}
@@ -251,8 +252,5 @@ def test_a_sample_is_asked_about_until_it_breaks_and_no_more_than_so_many_times(
         (lambda: Square(0.1)(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long()), "by 255"),
     ],
 )
-def test_nonsense_is_refused_in_one_line(build: object, words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        build()
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_nonsense_is_refused_in_one_line(build: Callable[[], object], words: str) -> None:
+    assert_refused_in_one_line(build, words)

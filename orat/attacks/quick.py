@@ -1,4 +1,4 @@
-"""A model asked in half precision: quick to search with, never believed; what it finds is verified in float32."""
+"""A model asked in half precision: quick to search with; what it breaks must be broken in float32 too."""
 
 from __future__ import annotations
 
