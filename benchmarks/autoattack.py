@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from provenance import commit, hardware
 from torch import Tensor, nn
 
 from orat.attacks import suite
@@ -115,24 +114,6 @@ def timed(action: Any, model: nn.Module) -> tuple[Any, float]:
     if device_of(model).type == "cuda":
         torch.cuda.synchronize()
     return result, time.perf_counter() - began
-
-
-def hardware(device: torch.device) -> dict[str, Any]:
-    """What it was measured on."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.cpu.get_capabilities()["cpu_name"]
-    return {
-        "device": name,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def commit() -> str:
-    """The commit that was measured; a mark where the files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

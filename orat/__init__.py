@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orat.examination import Plan, examine
     from orat.execute import train
     from orat.finished import load_model
-    from orat.methods import AT, ORAT, ST, AoRR
+    from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR
     from orat.ranking import MinMaxLoss, RankedRangeLoss, ranked_range
     from orat.run import Run
 
@@ -31,16 +31,22 @@ PLACES = {
     "CarliniWagner": "orat.attacks",
     "Dataset": "orat.data.dataset",
     "FAB": "orat.attacks",
+    "GAIRAT": "orat.methods",
     "InputError": "orat.errors",
+    "MAIL": "orat.methods",
+    "MART": "orat.methods",
     "MinMaxLoss": "orat.ranking",
     "ORAT": "orat.methods",
     "PGD": "orat.attacks",
     "Plan": "orat.examination",
+    "RAA": "orat.methods",
     "RankedRangeLoss": "orat.ranking",
     "Run": "orat.run",
     "ST": "orat.methods",
     "Square": "orat.attacks",
+    "TRADES": "orat.methods",
     "TrainingError": "orat.errors",
+    "WMMR": "orat.methods",
     "correct": "orat.evaluation",
     "evaluate": "orat.evaluation",
     "examine": "orat.examination",
@@ -52,9 +58,9 @@ PLACES = {
 }
 
 __all__ = [
-    "APGD", "AT", "FAB", "ORAT", "PGD", "ST", "AoRR", "AutoAttack", "CarliniWagner", "Dataset", "InputError",
-    "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square", "TrainingError", "correct", "evaluate", "examine",
-    "load_data", "load_model", "ranked_range", "suite", "train",
+    "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "AutoAttack",
+    "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
+    "TrainingError", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "suite", "train",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from orat.errors import InputError
 from orat.journal import BROKEN, OPEN, STANDS, Journal
 from orat.metering import Metered, work
 from orat.progress import SILENT, Bar, Display
-from orat.types import Images, Indices, Labels
+from orat.types import Images, Indices, Labels, Logits
 
 BATCH = 250  # samples at a time on a CPU
 
@@ -74,6 +74,11 @@ def stages(name: str, attack: Attack) -> dict[str, Attack]:
 
 def predict(model: nn.Module, data: Dataset) -> Tensor:
     """The class the model gives to each sample."""
+    return logits_of(model, data).argmax(1).to(data.labels.device)
+
+
+def logits_of(model: nn.Module, data: Dataset) -> Logits:
+    """The model's answer to each sample as it is, in evaluation mode, on the model's device."""
     device = device_of(model)
     with frozen(model), torch.no_grad():
         answer = torch.cat([fitting(model, as_input(images.to(device))) for images in data.images.split(BATCH)])
@@ -81,7 +86,7 @@ def predict(model: nn.Module, data: Dataset) -> Tensor:
         raise InputError(f"the model gives {tuple(answer.shape[1:])} numbers a sample for {len(data.classes)} classes")
     if not answer.isfinite().all():
         raise InputError("the model gives NaN or infinite logits: its training broke, or its inputs are not in [0, 1]")
-    return answer.argmax(1).to(data.labels.device)
+    return answer
 
 
 def fitting(model: nn.Module, x: Images) -> Tensor:

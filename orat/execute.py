@@ -14,11 +14,15 @@ from torch import Tensor, nn
 from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
+from orat.devices import choose_device, on_device
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
+from orat.filtering import found_outliers, left_out_words
+from orat.fine_tuning import load_first, origin_words
 from orat.numbers import radius
-from orat.prepare import Parts, build_model, choose_device, on_device, prepare, setting_of
+from orat.prepare import Parts, build_model, prepare, setting_of
 from orat.progress import Display
+from orat.relabeling import found_corrections
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
 from orat.training import Learner, check_finite, end_epoch, train_epoch
@@ -50,14 +54,16 @@ def train(
         display.line(f"{folder.path} is finished already")
         return done
     where = choose_device(device)
-    parts = prepare(run, None if data_dir is None else Path(data_dir))
-    model = build_model(run, parts.train).to(where)
+    parts = prepare(run, None if data_dir is None else Path(data_dir), str(where))
+    model = build_model(run, parts.train)
+    origin = None if folder.can_resume() else load_first(model, run)
+    model = model.to(where)
     state = run.method.start(setting_of(run, parts)).to(where)
     folder.claim(run, parts.train)
     try:
         with torch.random.fork_rng([where] if where.type == "cuda" else []):
             torch.manual_seed(run.seed)
-            job = Job(folder, Learner(run, model, state), parts, display, where)
+            job = Job(folder, Learner(run, model, state), parts, display, where, origin)
             return job.work()
     finally:
         folder.lock.release()
@@ -67,10 +73,16 @@ class Job:
     """One training in its folder, from the last checkpoint to the result."""
 
     def __init__(
-        self, folder: RunFolder, learner: Learner, parts: Parts, display: Display, device: torch.device
+        self,
+        folder: RunFolder,
+        learner: Learner,
+        parts: Parts,
+        display: Display,
+        device: torch.device,
+        origin: dict[str, Any] | None = None,
     ) -> None:
         self.folder, self.learner, self.display, self.device = folder, learner, display, device
-        self.run, self.parts = learner.run, parts
+        self.run, self.parts, self.origin = learner.run, parts, origin
         self.data = on_device(parts.train, device)
         self.fingerprint = parts.train.fingerprint()
         self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
@@ -91,14 +103,17 @@ class Job:
         return result
 
     def introduce(self) -> None:
-        """What is about to happen, in one line."""
+        """What is about to happen, in one line, and where the first weights come from, in another."""
         parts, run = self.parts, self.run
         counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
+        counts += [left_out_words(parts.left_out)] if parts.left_out else []
         state = self.learner.state.describe()
         self.display.line(
             f"{run.method_name}{f' ({state})' if state else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
             f"{run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
         )
+        if self.origin:
+            self.display.line(origin_words(self.origin, len(parts.train.classes)))
 
     def resume(self) -> None:
         """Takes up the last checkpoint, if there is one, and drops the history that it does not know of."""
@@ -118,7 +133,7 @@ class Job:
             )
         self.learner.load_state_dict(saved["learner"])
         self.chosen, self.constant_epochs = saved["chosen"], saved["constant_epochs"]
-        self.seconds = saved["seconds"]
+        self.seconds, self.origin = saved["seconds"], saved["origin"]
         known = [record for record in self.folder.history() if record["epoch"] < self.learner.epoch]
         self.folder.write_history(known)
         at = f"epoch {self.learner.epoch}" + (f", step {self.learner.step + 1}" if self.learner.step else "")
@@ -133,6 +148,7 @@ class Job:
             "learner": self.learner.state_dict(),
             "chosen": self.chosen,
             "constant_epochs": self.constant_epochs,
+            "origin": self.origin,
             "seconds": self.seconds + time.monotonic() - self.started,
         }
         self.folder.save_resume(content)
@@ -147,6 +163,8 @@ class Job:
                 check_finite(learner, learner.loss_sum.item())
                 self.save()
         record = end_epoch(learner)
+        if (used := learner.state.corrected()) is not None:
+            record["corrections"] = found_corrections(used, self.data)
         record["validation"] = self.validate(record["epoch"])
         record["seconds"] = round(time.monotonic() - started, 3)
         self.folder.append_history(record)
@@ -180,11 +198,13 @@ class Job:
             return
         self.told_at = time.monotonic()
         validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
-        cut = f"  cut {record['state']['cut']}" if record["state"].get("cut") else ""
+        changes = f"  cut {record['state']['cut']}" if record["state"].get("cut") else ""
+        if record.get("corrections"):
+            changes += f"  {correction_words(record['corrections'])}"
         left = timedelta(seconds=round(record["seconds"] * (self.run.epochs - record["epoch"])))
         self.display.line(
             f"epoch {record['epoch']:>{len(str(self.run.epochs))}}/{self.run.epochs}  loss {record['loss']:.4f}"
-            f"  validation {validation or '-'}{cut}  {record['seconds']:.1f} s, {left} to go"
+            f"  validation {validation or '-'}{changes}  {record['seconds']:.1f} s, {left} to go"
         )
 
     def collapse(self) -> TrainingError:
@@ -198,6 +218,7 @@ class Job:
     def test(self) -> dict[str, Any]:
         """Weights and state to their files, and accuracy on the test part: of the last epoch, and of the chosen one."""
         learner, parts = self.learner, self.parts
+        cut, used = learner.state.cut(), learner.state.corrected()
         self.folder.save_tensors("model", learner.model.state_dict())
         self.folder.save_tensors("state", tensors_of(learner.state) | {"index": parts.index})
         result: dict[str, Any] = {
@@ -207,7 +228,10 @@ class Job:
             "examples": len(parts.test) if parts.test else 0,
             "last": {"epoch": self.run.epochs, **self.accuracy("last epoch")},
             "chosen": None,
-            "outliers": found_outliers(learner.state.cut(), parts.train),
+            "outliers": None if cut is None else found_outliers(cut, parts.train),
+            "corrections": None if used is None else found_corrections(used, self.data),
+            "left_out": parts.left_out,
+            "init_from": self.origin,
         }
         if self.chosen["epoch"]:
             self.folder.save_tensors("chosen", self.chosen["weights"])
@@ -236,17 +260,10 @@ def tensors_of(state: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
 
 
-def found_outliers(cut: Tensor | None, train: Dataset) -> dict[str, float | None] | None:
-    """How many samples were cut as outliers, and, where the truth is known, how rightly."""
-    if cut is None:
-        return None
-    size = int(cut.sum())
-    found: dict[str, float | None] = {"cut": size, "of": len(train)}
-    if train.flipped is not None:
-        hits, wrong = int((cut.cpu() & train.flipped).sum()), int(train.flipped.sum())
-        found |= {"flipped": wrong, "flipped_and_cut": hits}
-        found |= {"precision": hits / size if size else None, "recall": hits / wrong if wrong else None}
-    return found
+def correction_words(found: dict[str, Any]) -> str:
+    """How many labels were changed in an epoch, and how many of those rightly where it is known."""
+    rightly = f" ({found['rightly']} rightly)" if "rightly" in found else ""
+    return f"corrected {found['changed']}{rightly}"
 
 
 def made_with(device: torch.device) -> dict[str, str]:

@@ -9,12 +9,20 @@ import torch
 from torch import nn
 
 from orat import models
-from orat.errors import unknown
-from orat.prepare import choose_device
-from orat.run import read_run
+from orat.devices import choose_device
+from orat.errors import InputError, unknown
+from orat.run import Run, read_run
 from orat.run_folder import RunFolder
 
 WEIGHTS = {"last": "model", "chosen": "chosen"}  # which epoch's: the name of the file
+
+
+def finished_run(folder: Path) -> Run:
+    """The run whose folder this is; refuses one that is not finished."""
+    run = read_run(folder)
+    if RunFolder(folder).result() is None:
+        raise InputError(f"{folder} is not finished: there is no result.json in it; give its train command again")
+    return run
 
 
 def load_model(folder: str | Path, which: str = "last", device: str = "cpu") -> nn.Module:

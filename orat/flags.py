@@ -37,7 +37,8 @@ def add_run_flags(parser: Parser) -> None:
     """A flag for every field of a run, and for every field of a method under the names of the methods that have it."""
     general = parser.add_argument_group("run")
     for field in fields(Run):
-        add_flag(general, field, get_type_hints(Run)[field.name])
+        by_data = any(field.name in defaults for defaults in DEFAULTS.values())
+        add_flag(general, field, get_type_hints(Run)[field.name], "by data set" if by_data else default_of(field))
     groups: dict[str, Any] = {}
     for cls in METHODS.values():
         for field in fields(cls):
@@ -46,17 +47,26 @@ def add_run_flags(parser: Parser) -> None:
                 continue  # added with the first of them
             title = f"of {', '.join(users)}"
             groups[title] = groups.get(title) or parser.add_argument_group(title)
-            add_flag(groups[title], field, get_type_hints(cls)[field.name])
+            defaults = {default_of(fields_of(METHODS[user])[field.name]) for user in users}
+            default = defaults.pop() if len(defaults) == 1 else "by method"
+            add_flag(groups[title], field, get_type_hints(cls)[field.name], default)
 
 
-def add_flag(group: Any, field: Field[Any], hint: Any) -> None:
+def default_of(field: Field[Any]) -> str:
+    """What a field is where nothing is said, in words; nothing for one that has no default."""
+    if "unset" in field.metadata:
+        return str(field.metadata["unset"])
+    if isinstance(field.default, bool):
+        return "yes" if field.default else "no"
+    return "" if field.default is None else str(field.default)
+
+
+def add_flag(group: Any, field: Field[Any], hint: Any, default: str) -> None:
     """One field as a flag; its value stays text until `run_from` reads it."""
     choices = literal(hint)
     shown = "{" + ",".join(choices) + "}" if choices else field.name.upper()
-    note = f" (default: {field.default})" if field.default is not None else ""
-    if any(field.name in defaults for defaults in DEFAULTS.values()):
-        note = " (default: by data set)"
-    settings: dict[str, Any] = {"metavar": shown, "help": field.metadata["help"].replace("%", "%%") + note}
+    text = field.metadata["help"] + (f" (default: {default})" if default else "")
+    settings: dict[str, Any] = {"metavar": shown, "help": text.replace("%", "%%")}
     if hint is bool:
         settings = {"nargs": "?", "const": "yes", "metavar": "yes|no", "help": settings["help"]}
     group.add_argument("--" + field.name.replace("_", "-"), dest=field.name, default=None, **settings)
@@ -127,6 +137,11 @@ def yes_or_no(text: str) -> bool:
     return one_of(text, ("yes", "no"), "answer") == "yes"
 
 
+def fields_of(cls: type[Method]) -> dict[str, Field[Any]]:
+    """The fields of a method by name."""
+    return {field.name: field for field in fields(cls)}
+
+
 def methods_with(name: str) -> list[str]:
     """The methods that have a field of this name."""
-    return [method for method, cls in METHODS.items() if name in {field.name for field in fields(cls)}]
+    return [method for method, cls in METHODS.items() if name in fields_of(cls)]

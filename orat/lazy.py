@@ -1,4 +1,4 @@
-"""The modules that methods call, imported at their first use: `orat --help` must not wait two seconds for torch."""
+"""What methods call and name, imported at its first use: `orat --help` must not wait two seconds for torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orat import losses, ranking
+    from torch import Tensor
+    from torch.nn import Module, functional
+
+    from orat import losses, ranking, relabeling, state
+    from orat.attacks import TrainingAttack
+    from orat.state import BurnIn, State
+    from orat.types import Batch, Labels, Logits, PerSample, Scalar
 else:
+    MODULES = {
+        "functional": "torch.nn.functional", "losses": "orat.losses", "ranking": "orat.ranking",
+        "relabeling": "orat.relabeling", "state": "orat.state",
+    }  # fmt: skip
+    # Types stand in annotations, which are never evaluated.
+    TYPES = ("Batch", "BurnIn", "Labels", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor")
 
     class OnFirstUse:
         """Stands for a module until one of its names is wanted."""
@@ -18,6 +30,10 @@ else:
         def __getattr__(self, attribute: str) -> Any:
             return getattr(import_module(self.name), attribute)
 
-    losses, ranking = OnFirstUse("orat.losses"), OnFirstUse("orat.ranking")
+    globals().update({name: OnFirstUse(place) for name, place in MODULES.items()})
+    globals().update(dict.fromkeys((*TYPES, "TrainingAttack"), Any))
 
-__all__ = ["losses", "ranking"]
+__all__ = [
+    "Batch", "BurnIn", "Labels", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor", "TrainingAttack",
+    "functional", "losses", "ranking", "relabeling", "state",
+]  # fmt: skip

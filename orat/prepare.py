@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from orat import data, models, noise
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import InputError
+from orat.filtering import filter_of, found_outliers
 from orat.methods import Setting
 from orat.run import Run
 
@@ -24,29 +26,37 @@ class Parts:
     validation: Dataset | None
     test: Dataset | None
     index: Tensor  # where the samples of `train` lie in the training set as it was read
-    total: int  # samples in the training set as it was read
+    total: int  # samples in the training set as it was read, less those left out
+    left_out: dict[str, Any] | None = None  # by which run, how many, and how rightly
 
 
-def prepare(run: Run, data_dir: Path | None = None) -> Parts:
-    """The data of a run: read, relabeled, and split by the run's seed."""
+def prepare(run: Run, data_dir: Path | None = None, device: str = "cpu") -> Parts:
+    """The data of a run: read, relabeled, without the outliers of another run, and split by the run's seed."""
+    source = filter_of(run)
     splits = data.load(run.data, data_dir, run.image_size)
     full = splits.train
     if run.labels is not None:
         full = noise.relabel(full, noise.from_file(Path(run.labels), len(full), full.classes))
     full = noise.apply(full, run.noise, run.noise_rate, run.noise_seed)
+    kept, left_out = torch.arange(len(full)), None
+    if source is not None:
+        cut = source.outliers(full, device)
+        kept, left_out = (~cut).nonzero().flatten(), {"run": run.without_outliers_of, **found_outliers(cut, full)}
+        full = full.take(kept)
     order = torch.randperm(len(full), generator=torch.Generator().manual_seed(run.seed))
     held_out = round(run.validation * len(full))
     if held_out >= len(full):
         raise InputError(f"validation = {run.validation:g} holds out all of {len(full)} samples: give a smaller share")
     index = order[held_out:].sort().values
     validation = full.take(order[:held_out].sort().values) if held_out else None
-    return Parts(full.take(index), validation, splits.test, index, len(full))
+    return Parts(full.take(index), validation, splits.test, kept[index], len(full), left_out)
 
 
 def setting_of(run: Run, parts: Parts) -> Setting:
     """What the run's method may want to know before it starts."""
     n = len(parts.train)
-    return Setting(n, parts.total, len(parts.train.classes), steps_per_epoch(n, run.batch_size), run.epochs)
+    steps = steps_per_epoch(n, run.batch_size)
+    return Setting(n, parts.total, len(parts.train.classes), steps, run.epochs, run.milestones, run.attack_steps)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:
@@ -59,21 +69,3 @@ def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel, of values in [0, 1]."""
     values = train.images.double().movedim(1, 0).flatten(1) / (255 if train.images.dtype == torch.uint8 else 1)
     return values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of this name; `auto` is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}): give cpu, cuda or auto") from None
-
-
-def on_device(dataset: Dataset, device: torch.device) -> Dataset:
-    """The data set on the device as a whole where it takes at most half of what is free there, else where it is."""
-    if device.type == "cuda" and dataset.images.nbytes > torch.cuda.mem_get_info(device)[0] / 2:
-        return dataset
-    return dataset.to(device)

@@ -61,19 +61,23 @@ class Run:
     """All that decides a training; what is left None is filled in by data set, so that a run is always complete."""
 
     data: str = option("sample", "data set: a name (see `orat data`), an image folder, a .npz or a .tar file")
-    method: Method = option(None, "what to train: st, at, aorr, orat")
+    method: Method = option(None, "what to train, such as at or orat; see `orat methods`")
     model: str = option(None, "network: lenet, small_cnn, demo_cnn, resnet18, resnet34, wrn-32-10, mlp-64, ...")
     eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
     norm: Literal["linf", "l2", "l1"] = option("linf", "norm of that radius")
     attack_steps: int = option(None, "steps of the training attack")
     attack_step_size: float = option(None, "their size; a quarter of eps if not given")
-    attack_start: Literal["uniform", "gaussian", "none"] = option("uniform", "where the training attack starts")
+    attack_start: Literal["uniform", "gaussian", "none"] = option(
+        None, "where the training attack starts", unset="gaussian for trades, mart and mail, else uniform"
+    )
     attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
     attack_mode: Literal["eval", "train"] = option("eval", "mode of the network while it is attacked")
     noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors"] = option("none", "labels to flip")
     noise_rate: float = option(0.0, "share of the labels to flip")
     noise_seed: int = option(0, "seed of the flips, apart from the training's")
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")
+    without_outliers_of: str | None = option(None, "folder of a finished run whose m largest losses are left out")
+    init_from: str | None = option(None, "finished run's folder, or file of weights, to start from")
     validation: float = option(None, "share of the training set that is held out to choose an epoch")
     epochs: int = option(None, "passes over the training set")
     lr: float = option(None, "learning rate")
@@ -99,6 +103,9 @@ class Run:
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        object.__setattr__(self, "method", self.method.filled(self.data))
+        if self.attack_start is None:
+            object.__setattr__(self, "attack_start", self.method.attack_start)
         if self.attack_step_size is None:
             object.__setattr__(self, "attack_step_size", self.eps / 4)
         check_choices(self)
@@ -117,8 +124,8 @@ class Run:
     def record(self) -> dict[str, Any]:
         """The run as plain JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain["method"] = {"name": self.method_name, **asdict(self.method)}
-        plain |= {name: float(plain[name]) for name, hint in get_type_hints(type(self)).items() if hint is float}
+        plain |= floats(self)
+        plain["method"] = {"name": self.method_name, **asdict(self.method), **floats(self.method)}
         return {"format": FORMAT, **json.loads(json.dumps(plain))}
 
     @classmethod
@@ -131,6 +138,11 @@ class Run:
         for name in ("milestones", "image_size"):
             plain[name] = None if plain[name] is None else tuple(plain[name])
         return cls(method=METHODS[method.pop("name")](**method), **plain)
+
+
+def floats(value: Run | Method) -> dict[str, float]:
+    """The fields that are floats, however they were written."""
+    return {name: float(getattr(value, name)) for name, hint in get_type_hints(type(value)).items() if hint is float}
 
 
 def check(run: Run) -> None:
@@ -161,7 +173,7 @@ def read_run(folder: Path) -> Run:
     """The run whose folder this is."""
     file = folder / "run.json"
     if not file.is_file():
-        raise InputError(f"{folder} is not a run folder: there is no run.json in it")
+        raise InputError(f"{folder} is not a run folder: there is no run.json in it; give the folder of a run")
     try:
         return Run.from_record(json.loads(file.read_text()))
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,15 @@ class RunFolder:
         torch.save(content, buffer)
         replace_file(self.path / "resume.pt", buffer.getvalue())
 
+    def can_resume(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return (self.path / "resume.pt").is_file()
+
     def load_resume(self, device: torch.device) -> dict[str, Any] | None:
         """What was saved to go on from, if the run was stopped."""
-        file = self.path / "resume.pt"
-        if not file.is_file():
+        if not self.can_resume():
             return None
+        file = self.path / "resume.pt"
         try:
             return torch.load(file, map_location=device, weights_only=True)
         except (RuntimeError, pickle.UnpicklingError, EOFError):
@@ -133,11 +138,11 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-def difference(there: Run, here: Run) -> str:
-    """The first field in which two runs differ, in words."""
+def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:
+    """The first field, of all or among these, in which two runs differ, in words."""
     old, new = there.record(), here.record()
-    name = next(name for name in new if old.get(name) != new[name])
-    return f"{name}: {old.get(name)} there, {new[name]} here"
+    names = (name for name in among or new if old.get(name) != new[name])
+    return next((f"{name}: {old.get(name)} there, {new[name]} here" for name in names), None)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

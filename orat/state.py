@@ -26,6 +26,22 @@ class State(nn.Module):
         """What the user should hear after this epoch, if anything."""
         return None
 
+    def corrected(self) -> Tensor | None:
+        """The labels it trains with instead of the given ones, for a method that corrects any."""
+        return None
+
     def cut(self) -> Tensor | None:
         """Which training samples are left out as outliers, for a method that leaves any out."""
         return None
+
+
+class BurnIn(State):
+    """The state of a method whose first epochs are plain."""
+
+    def __init__(self, burn_in: int) -> None:
+        super().__init__()
+        self.burn_in = burn_in
+
+    def describe(self) -> str:
+        """From when on it does what it is for."""
+        return f"plain until epoch {self.burn_in}"

@@ -10,10 +10,10 @@ from torch import nn
 
 from orat import data as datasets
 from orat.data.dataset import Dataset
+from orat.devices import choose_device
 from orat.errors import InputError
 from orat.finished import load_model
 from orat.foreign import load_foreign
-from orat.prepare import choose_device
 from orat.run import defaults_for, read_run
 
 EVALUATIONS = Path("runs") / "evaluations"  # of models that have no run folder

@@ -100,6 +100,17 @@ def shares(part: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in part.items() if name != "epoch"}
 
 
+def correction_line(found: Mapping[str, Any]) -> str:
+    """How many labels the last epoch was trained with that were not the given ones, and how many of those rightly."""
+    changed = f"{found['changed']} of {found['of']} labels were changed in the last epoch"
+    if "rightly" not in found or not found["changed"]:
+        return f"{changed}."
+    return (
+        f"{changed}, {found['rightly']} of them rightly ({found['precision']:.1%}); "
+        f"{found['rightly']} of {found['flipped']} wrong labels were corrected, {found['harmed']} right ones changed."
+    )
+
+
 def outlier_line(found: Mapping[str, Any]) -> str:
     """What was cut as outliers, and how rightly where the wrong labels are known."""
     if not found.get("flipped") or not found["cut"]:

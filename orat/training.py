@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD
+from orat.attacks import PGD, TrainingAttack
 from orat.data.batches import batches, shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import TrainingError
-from orat.methods import TrainingAttack
 from orat.run import Run
 from orat.state import State
 from orat.types import Batch

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-from orat.errors import unknown
+from orat.errors import InputError, unknown
+from orat.lazy import Batch, Module, Scalar, State, TrainingAttack
+from orat.lazy import state as states
 
-if TYPE_CHECKING:  # torch is slow to import, and a help text needs none of it
-    from torch import Generator, nn
-
-    from orat.attacks import PGD
-    from orat.state import State
-    from orat.types import Batch, Images, Scalar
+MNIST = ("mnist", "sample")  # data sets that a method's values for MNIST hold for
 
 
 def option(default: Any, help: str, **more: Any) -> Any:  # noqa: A002
@@ -27,16 +25,14 @@ def check_choices(value: object) -> None:
             raise unknown(name.replace("_", " "), str(getattr(value, name)), get_args(hint))
 
 
-@dataclass(frozen=True)
-class TrainingAttack:
-    """The attack of the training, with the randomness it draws from; a method calls it or its `pgd.maximize`."""
-
-    pgd: PGD
-    generator: Generator
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Images:
-        """The batch's images, attacked."""
-        return self.pgd(model, batch.x, batch.y, self.generator)
+def check_numbers(value: object) -> None:
+    """Refuses a field of a dataclass that is no finite number, or below the least that its option names."""
+    for one in fields(value):  # type: ignore[arg-type]
+        number, least = getattr(value, one.name), one.metadata.get("least")
+        if isinstance(number, float) and not isfinite(number):
+            raise InputError(f"{one.name} = {number}: give a finite number")
+        if least is not None and number is not None and number < least:
+            raise InputError(f"{one.name} = {number}: give {least} or more")
 
 
 @dataclass(frozen=True)
@@ -48,18 +44,31 @@ class Setting:
     classes: int
     steps: int  # in an epoch
     epochs: int
+    milestones: tuple[int, ...] = ()  # epochs from which on the learning rate is lower
+    attack_steps: int = 10
 
 
 @dataclass(frozen=True)
 class Method:
     """A training objective; its fields are its hyper-parameters, its flags and its JSON record."""
 
+    attack_start: ClassVar[str] = "uniform"  # where its authors start the attack
+    on_mnist: ClassVar[dict[str, Any]] = {}  # what fields left None are there
+    elsewhere: ClassVar[dict[str, Any]] = {}  # and on all other data
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_numbers(self)
+
+    def filled(self, data: str) -> Self:
+        """The method with its defaults for this data set where nothing was said."""
+        defaults = self.on_mnist if data in MNIST else self.elsewhere
+        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
+
     def start(self, setting: Setting) -> State:
         """The state that a training in this setting begins with."""
-        from orat.state import State
+        return states.State()
 
-        return State()
-
-    def loss(self, model: nn.Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
-        """The number to minimize on this batch; epochs count from 1."""
+    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: Any, epoch: int) -> Scalar:
+        """The number to minimize on this batch, with the state that `start` gave; epochs count from 1."""
         raise NotImplementedError

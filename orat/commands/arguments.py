@@ -1,0 +1,38 @@
+"""Flags that commands share, and the reading of their text."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from orat.errors import InputError
+from orat.flags import Parser
+
+
+def add_command(commands: Any, name: str, run: Callable[[Namespace], int], text: str) -> Parser:
+    """One command with what all commands share."""
+    one: Parser = commands.add_parser(name, help=text, description=text)
+    one.set_defaults(command=run, parser=one)
+    return one
+
+
+def add_places(one: Parser) -> None:
+    """Where the data and the device are."""
+    one.add_argument("--data-dir", metavar="DIR", help="where data sets lie (default: $ORAT_DATA, else ./data)")
+    one.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    one.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def read(arguments: Namespace, name: str, reader: Callable[[str], Any], default: Any = None) -> Any:
+    """The value of a flag, read from its text."""
+    text = getattr(arguments, name)
+    try:
+        return default if text is None else reader(text)
+    except InputError as error:
+        raise InputError(f"--{name.replace('_', '-')}: {error}") from None
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """Names with commas between; none of nothing."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

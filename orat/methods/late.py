@@ -1,0 +1,40 @@
+"""What the methods share that begin as plain training and turn to their own when the learning rate drops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orat.errors import InputError
+from orat.lazy import State
+from orat.lazy import state as states
+from orat.methods.method import Method, Setting, option
+
+WITHOUT_DROPS = 0.4  # share of the epochs before the turn where the rate never drops, as the first drop on MNIST
+
+
+@dataclass(frozen=True)
+class Late(Method):
+    """A method that is its plain form for the first epochs."""
+
+    burn_in: int | None = option(
+        None,
+        "epochs of the plain form before the first cut, weight or correction",
+        least=0,
+        unset="those before the first drop of the learning rate",
+    )
+
+    def start(self, setting: Setting) -> State:
+        """The epochs of the plain form."""
+        return states.BurnIn(self.plain_epochs(setting))
+
+    def plain_epochs(self, setting: Setting) -> int:
+        """How many epochs there are before the turn."""
+        if self.burn_in is not None:
+            return self.burn_in
+        return min(setting.milestones, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
+
+
+def check_counts(setting: Setting, method: str) -> None:
+    """Refuses an attack without steps for a method that counts the steps a sample withstands."""
+    if setting.attack_steps < 1:
+        raise InputError(f"attack_steps = 0: {method} counts the steps that a sample withstands, give 1 or more")

@@ -1,0 +1,51 @@
+"""MAIL: probabilistic margins for instance reweighting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from orat.lazy import Batch, BurnIn, Logits, Module, PerSample, Scalar, TrainingAttack, functional, losses
+from orat.methods.late import Late
+from orat.methods.method import option
+from orat.methods.trades import natural_and_attacked
+
+AUTHORS = {"at": {"slope": 10.0, "bias": -0.5}, "trades": {"slope": 2.0, "bias": 0.0}}  # on CIFAR-10
+CONSTANT = 3  # that the authors' code multiplies its weights with
+
+
+@dataclass(frozen=True)
+class MAIL(Late):
+    """MAIL (Wang et al., 2021): losses weigh more the smaller the margin of their attacked sample's label is."""
+
+    attack_start: ClassVar[str] = "gaussian"
+
+    form: Literal["at", "trades"] = option("at", "what is weighted: the cross-entropy, or the divergence of TRADES")
+    scale: Literal["const3", "batch"] = option("const3", "weights times 3, as in the authors' code, or of mean 1")
+    slope: float = option(None, "how fast the weight falls with the margin", least=0, unset="10; 2 with trades")
+    bias: float = option(None, "margin of half the greatest weight", unset="-0.5; 0 with trades")
+    beta: float = option(5.0, "weight of the KL divergence", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in AUTHORS[self.form].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
+    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: BurnIn, epoch: int) -> Scalar:
+        """The weighted mean, or natural loss and weighted divergence; weights get no gradient."""
+        plain = epoch <= state.burn_in
+        if self.form == "at":
+            attacked = model(attack(model, batch))
+            each = losses.cross_entropy(attacked, batch.y)
+            return each.mean() if plain else (self.weights(attacked, batch) * each).mean()
+        natural, attacked = natural_and_attacked(model, batch, attack)
+        apart = losses.divergence(natural, attacked)
+        weighted = apart if plain else self.weights(attacked, batch) * apart
+        return (losses.cross_entropy(natural, batch.y) + self.beta * weighted).mean()
+
+    def weights(self, attacked: Logits, batch: Batch) -> PerSample:
+        """A falling sigmoid of the margin of probabilities."""
+        margin = losses.probability_margin(attacked.detach(), batch.y)
+        log_weights = functional.logsigmoid(-self.slope * (margin - self.bias))
+        return losses.mean_one(log_weights) if self.scale == "batch" else CONSTANT * log_weights.exp()

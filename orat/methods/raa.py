@@ -1,0 +1,33 @@
+"""RAA-style label correction: our re-derivation, since neither code nor details of RAA are public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orat.lazy import Batch, Module, Scalar, TrainingAttack, losses, relabeling
+from orat.methods.late import Late, check_counts
+from orat.methods.method import Setting, option
+
+
+@dataclass(frozen=True)
+class RAA(Late):
+    """RAA-style (our re-derivation of Zhu et al., 2021): a label that falls to the attack at once is corrected."""
+
+    withstands: int = option(1, "a label is doubted that stood at so few points of the last attack", least=0)
+    confidence: float = option(0.0, "least probability of the class that takes its place", least=0)
+    persistent: bool = option(False, "a correction stays until another one; else it is found anew each epoch")
+
+    def start(self, setting: Setting) -> relabeling.Corrections:
+        """The memory of what the last attack said of every label."""
+        check_counts(setting, "raa")
+        burn_in = self.plain_epochs(setting)
+        return relabeling.Corrections(setting.n, burn_in, self.withstands, self.confidence, self.persistent)
+
+    def loss(
+        self, model: Module, batch: Batch, attack: TrainingAttack, state: relabeling.Corrections, epoch: int
+    ) -> Scalar:
+        """The mean loss after the attack, both against the labels as corrected."""
+        labels = state.labels(batch, epoch)
+        adv, iterates = attack.traced(model, batch.x, labels)
+        state.remember(batch, iterates)
+        return losses.cross_entropy(model(adv), labels).mean()

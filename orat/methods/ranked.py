@@ -1,0 +1,50 @@
+"""What the methods that fold their losses by rank share: the ranks, the solver and its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from orat.errors import InputError
+from orat.lazy import State, ranking
+from orat.methods.method import Method, Setting, option
+
+BURN_IN_STEPS = 300  # a network that has learned nothing ranks by chance, and what it cuts then may never come back
+
+
+@dataclass(frozen=True)
+class Ranked(Method):
+    """A method that folds its losses by their ranks m+1 to k among all training samples."""
+
+    m: int | float = option(None, "how many of the largest losses to drop: a count of the training set, or a fraction")
+    k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
+    solver: Literal["rank", "minmax"] = option("rank", "exact ranks by memory, or the paper's two scalars")
+    burn_in: int | None = option(
+        None,
+        "epochs of the plain form before the first cut, weight or correction",
+        least=0,
+        unset="1, or more where epochs are short",
+    )
+    scalar_start: Literal["theory", "authors"] = option("theory", "where minmax starts lambda-hat")
+    scalar_rate: Literal["decayed", "constant"] = option("decayed", "whether minmax's rate follows the schedule")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.m is None:
+            raise InputError("m is not given: say how many of the largest losses to drop, such as --m 0.3 or --m 1800")
+        if type(self.k) is type(self.m) and self.k <= self.m:
+            raise InputError(f"k = {self.k}, m = {self.m}: losses ranked m+1 to k are kept, so k must be above m")
+
+    def start(self, setting: Setting) -> State:
+        """The memory of all losses, or the two scalars."""
+        k, m = (ranking.count(amount, setting.n, setting.total) for amount in (self.k, self.m))
+        burn_in = enough_epochs(setting) if self.burn_in is None else self.burn_in
+        if self.solver == "rank":
+            return ranking.RankedRangeLoss(setting.n, k, m, burn_in)
+        return ranking.MinMaxLoss(setting.n, k, m, burn_in, self.scalar_start, self.scalar_rate == "decayed")
+
+
+def enough_epochs(setting: Setting) -> int:
+    """One epoch, as the authors take, or as many as give the steps it takes to rank by more than chance."""
+    return min(ceil(BURN_IN_STEPS / setting.steps), max(1, setting.epochs // 4))

@@ -1,0 +1,32 @@
+"""TRADES: natural loss and the distance between natural and attacked output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from orat.lazy import Batch, Logits, Module, Scalar, State, TrainingAttack, losses
+from orat.methods.method import Method, option
+
+
+@dataclass(frozen=True)
+class TRADES(Method):
+    """TRADES (Zhang et al., 2019): natural cross-entropy, and beta times the KL divergence that an attack can reach."""
+
+    attack_start: ClassVar[str] = "gaussian"
+    on_mnist: ClassVar[dict[str, Any]] = {"beta": 1.0}
+    elsewhere: ClassVar[dict[str, Any]] = {"beta": 6.0}
+
+    beta: float = option(None, "weight of the KL divergence", least=0, unset="1 on MNIST, else 6")
+
+    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+        """The mean of both terms."""
+        natural, attacked = natural_and_attacked(model, batch, attack)
+        return (losses.cross_entropy(natural, batch.y) + self.beta * losses.divergence(natural, attacked)).mean()
+
+
+def natural_and_attacked(model: Module, batch: Batch, attack: TrainingAttack) -> tuple[Logits, Logits]:
+    """The logits of the natural images, and of those in the ball whose output is farthest from the natural one."""
+    anchor = attack.view(model, batch.x)
+    adv = attack.maximize(model, batch.x, lambda logits: losses.divergence(anchor, logits))
+    return model(batch.x), model(adv)
