@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--commit", default=commit(), help="where git does not know it")
+    parser.add_argument("--only", help="these rows, with semicolons between; they replace those in the JSON file")
     parser.add_argument("--page", type=Path, help="print the page of this JSON file instead")
     arguments = parser.parse_args()
     if arguments.page:
@@ -72,13 +73,15 @@ def main() -> None:
         return
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     one = partial(measured, arguments.runs, arguments.epochs, arguments.examples, arguments.device)
-    cells = [(row, seed) for row in ROWS for seed in seeds]
+    wanted = arguments.only.split(";") if arguments.only else list(ROWS)
+    cells = [(row, seed) for row in wanted for seed in seeds]
     first = [cell for cell in cells if cell[0] == FILTER]
-    done: list[dict[str, Any]] = []
+    there = json.loads(arguments.out.read_text())["cells"] if arguments.only else []
+    done = [cell for cell in there if (cell["row"], cell["seed"]) not in cells]
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
         for wave in (first, [cell for cell in cells if cell not in first]):
-            for result in pool.map(one, *zip(*wave, strict=True)):
-                done.append(result)
+            for result in pool.map(one, *zip(*wave, strict=True)) if wave else ():
+                done.append({**result, "commit": arguments.commit})
                 shown = ("row", "seed", "last", "seconds", "error")
                 print(json.dumps({name: result[name] for name in shown if name in result}), flush=True)
                 write(arguments, done, seeds)
@@ -130,7 +133,6 @@ def write(arguments: argparse.Namespace, done: list[dict[str, Any]], seeds: list
         "norm": "linf",
         "seeds": seeds,
         "hardware": hardware(choose_device(arguments.device)),
-        "commit": arguments.commit,
         "cells": sorted(done, key=lambda cell: (order.index(cell["row"]), cell["seed"])),
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -149,8 +151,8 @@ def page(content: dict[str, Any]) -> str:
         "",
         f"Bundled MNIST sample (6,000 training images, 40 % of the labels flipped symmetrically), small CNN, {content['norm']} eps "
         f"{content['eps']:g}, the sample's default schedule, the last epoch on 1,000 test images; mean and standard deviation over "
-        f"seeds {', '.join(map(str, content['seeds']))} of both noise and training. Measured on {content['hardware']['device']} at "
-        f"commit {content['commit']} ([all numbers](../results/defences.json)).",
+        f"seeds {', '.join(map(str, content['seeds']))} of both noise and training. Measured on {content['hardware']['device']} at commit "
+        f"{' and '.join(dict.fromkeys(cell['commit'] for cell in content['cells']))} ([all numbers](../results/defences.json)).",
         "",
         f"| method | {' | '.join(titles)} |",
         f"|---|{'---|' * len(titles)}",

@@ -14,7 +14,7 @@ from orat.run import Run
 from orat.tables import outlier_line, print_accuracy, shares
 
 NOISE_RATE = 0.3
-METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.3, burn_in=3)}
+METHODS: dict[str, Method] = {"AT": AT(), "ORAT": ORAT(m=0.3)}
 
 
 def demo(out: Path, seed: int = 0, epochs: int | None = None, display: Display | None = None) -> dict[str, Any]:

@@ -53,16 +53,18 @@ class RankedRangeLoss(State):
     """Folds per-sample losses by their rank among the last losses of all n samples; the exact ranks, no scalars.
 
     Until every sample has been seen once (and for `burn_in` epochs more), ranks mean nothing: it is the plain mean.
+    Then m comes in over `ramp` epochs in equal steps, and at once where that is 0.
     """
 
     last_losses: Tensor
 
-    def __init__(self, n: int, k: int, m: int, burn_in: int = 0) -> None:
+    def __init__(self, n: int, k: int, m: int, burn_in: int = 0, ramp: int = 0) -> None:
         super().__init__()
         check_ranks(n, k, m)
-        if burn_in < 0:
-            raise InputError(f"burn_in = {burn_in} epochs: give 0 or more")
-        self.n, self.k, self.m, self.burn_in = n, k, m, burn_in
+        for name, epochs in (("burn_in", burn_in), ("ramp", ramp)):
+            if epochs < 0:
+                raise InputError(f"{name} = {epochs} epochs: give 0 or more")
+        self.n, self.k, self.m, self.burn_in, self.ramp = n, k, m, burn_in, ramp
         self.epochs = 0
         self.register_buffer("last_losses", torch.full((n,), float("nan")))
 
@@ -71,10 +73,11 @@ class RankedRangeLoss(State):
         remembered = self.remember(losses, index)
         if self.epochs < self.burn_in:
             return losses.mean()
-        low, high = self.cut_values()
+        m = self.dropped(self.epochs)
+        low, high = self.cut_values(m)
         kept = (remembered >= low) & (remembered <= high)
         all_seen = ~self.last_losses.isnan().any()
-        weights = torch.where(all_seen, torch.where(kept, self.n / (self.k - self.m), 0.0), 1.0)
+        weights = torch.where(all_seen, torch.where(kept, self.n / (self.k - m), 0.0), 1.0)
         return (weights.to(losses.dtype) * losses).mean()
 
     def remember(self, losses: PerSample, index: Indices | None) -> PerSample:
@@ -87,25 +90,30 @@ class RankedRangeLoss(State):
         self.last_losses[index] = newest
         return newest
 
-    def cut_values(self) -> tuple[Tensor, Tensor]:
+    def dropped(self, epochs: int) -> int:
+        """How many of the largest losses are dropped in the epoch after so many."""
+        return round(self.m * min(1.0, max(0, epochs - self.burn_in + 1) / (self.ramp + 1)))
+
+    def cut_values(self, m: int) -> tuple[Tensor, Tensor]:
         """The smallest and the largest loss that are kept: l_[k] and l_[m+1] of the whole data set."""
         ranked = self.last_losses.sort(descending=True).values
-        return ranked[self.k - 1], ranked[self.m]
+        return ranked[self.k - 1], ranked[m]
 
     def cut(self) -> Tensor:
         """Which samples are dropped as outliers, by their last losses."""
         if self.epochs <= self.burn_in:
             return torch.zeros_like(self.last_losses, dtype=torch.bool)
-        return self.last_losses > self.cut_values()[1]
+        return self.last_losses > self.cut_values(self.dropped(self.epochs - 1))[1]
 
     def describe(self) -> str:
         """The ranks in force, and from when on."""
-        return f"k = {self.k}, m = {self.m} of n = {self.n}, first cut in epoch {self.burn_in + 1}"
+        whole = f", all of m in epoch {self.burn_in + self.ramp + 1}" if self.ramp else ""
+        return f"k = {self.k}, m = {self.m} of n = {self.n}, first cut in epoch {self.burn_in + 1}{whole}"
 
     def end_epoch(self) -> dict[str, float]:
         """Counts the epoch and tells where the cuts lie."""
         self.epochs += 1
-        low, high = self.cut_values()
+        low, high = self.cut_values(self.dropped(self.epochs - 1))
         return {"lower_cut": low.item(), "upper_cut": high.item(), "cut": int(self.cut().sum())}
 
     def get_extra_state(self) -> dict[str, int]:
@@ -124,8 +132,10 @@ class MinMaxLoss(RankedRangeLoss):
     `start` "theory" at l_[k] and l_[m] - l_[k], "authors" at l_[k] and l_[m], as their code does.
     """
 
-    def __init__(self, n: int, k: int, m: int, burn_in: int = 1, start: str = "theory", decays: bool = True) -> None:
-        super().__init__(n, k, m, max(burn_in, 1))
+    def __init__(
+        self, n: int, k: int, m: int, burn_in: int = 1, ramp: int = 0, start: str = "theory", decays: bool = True
+    ) -> None:
+        super().__init__(n, k, m, max(burn_in, 1), ramp)
         self.start, self.decays = start, decays
         self.lower = nn.Parameter(torch.tensor(0.0))  # lambda
         self.width = nn.Parameter(torch.tensor(0.0))  # lambda-hat
@@ -136,7 +146,7 @@ class MinMaxLoss(RankedRangeLoss):
         whole = self.k == self.n and self.m == 0
         if whole or self.epochs < self.burn_in:
             return losses.mean()
-        return minmax(losses, self.lower, self.width, self.n, self.k, self.m)
+        return minmax(losses, self.lower, self.width, self.n, self.k, self.dropped(self.epochs))
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Descent on lambda and ascent on lambda-hat, without momentum or decay of weights."""
@@ -160,7 +170,7 @@ class MinMaxLoss(RankedRangeLoss):
     def start_scalars(self) -> None:
         """Puts lambda and lambda-hat where the losses seen so far say."""
         ranked = self.last_losses.sort(descending=True).values
-        low, high = ranked[self.k - 1], ranked[max(self.m, 1) - 1]
+        low, high = ranked[self.k - 1], ranked[max(self.dropped(self.epochs), 1) - 1]
         self.lower.copy_(low)
         self.width.copy_(high if self.start == "authors" else high - low)
 

@@ -26,6 +26,9 @@ class Ranked(Method):
         least=0,
         unset="1, or more where epochs are short",
     )
+    ramp: int | None = option(
+        None, "epochs over which m comes in after the burn-in", least=0, unset="as many as the burn-in; 0 with minmax"
+    )
     scalar_start: Literal["theory", "authors"] = option("theory", "where minmax starts lambda-hat")
     scalar_rate: Literal["decayed", "constant"] = option("decayed", "whether minmax's rate follows the schedule")
 
@@ -41,8 +44,9 @@ class Ranked(Method):
         k, m = (ranking.count(amount, setting.n, setting.total) for amount in (self.k, self.m))
         burn_in = enough_epochs(setting) if self.burn_in is None else self.burn_in
         if self.solver == "rank":
-            return ranking.RankedRangeLoss(setting.n, k, m, burn_in)
-        return ranking.MinMaxLoss(setting.n, k, m, burn_in, self.scalar_start, self.scalar_rate == "decayed")
+            return ranking.RankedRangeLoss(setting.n, k, m, burn_in, burn_in if self.ramp is None else self.ramp)
+        decays = self.scalar_rate == "decayed"
+        return ranking.MinMaxLoss(setting.n, k, m, burn_in, self.ramp or 0, self.scalar_start, decays)
 
 
 def enough_epochs(setting: Setting) -> int:
