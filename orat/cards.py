@@ -16,6 +16,7 @@ from orat.flags import default_of
 from orat.methods import METHODS
 
 CARDS = Path(__file__).with_name("cards.toml")
+WRITTEN = "Written by `orat methods --markdown`; change orat/cards.toml or a method's fields, not this page."
 HEADINGS = {
     "idea": "Idea", "formula": "Formula", "paper": "Paper", "passes": "Cost of a step", "defaults": "Defaults",
     "weaknesses": "Known weaknesses", "differences": "Ours and the authors'",
@@ -101,7 +102,7 @@ def card_table(card: Card) -> Table:
 
 def markdown(chosen: Iterable[Card]) -> str:
     """The cards as a page."""
-    parts = []
+    parts = [f"<!-- {WRITTEN} -->\n# Methods\n"]
     for card in chosen:
         lines = [f"## {card.name}: {card.title}", ""]
         for field, heading in HEADINGS.items():

@@ -133,7 +133,7 @@ class Job:
             )
         self.learner.load_state_dict(saved["learner"])
         self.chosen, self.constant_epochs = saved["chosen"], saved["constant_epochs"]
-        self.seconds, self.origin = saved["seconds"], saved["origin"]
+        self.seconds, self.origin = saved["seconds"], saved.get("origin")
         known = [record for record in self.folder.history() if record["epoch"] < self.learner.epoch]
         self.folder.write_history(known)
         at = f"epoch {self.learner.epoch}" + (f", step {self.learner.step + 1}" if self.learner.step else "")

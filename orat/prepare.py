@@ -56,7 +56,8 @@ def setting_of(run: Run, parts: Parts) -> Setting:
     """What the run's method may want to know before it starts."""
     n = len(parts.train)
     steps = steps_per_epoch(n, run.batch_size)
-    return Setting(n, parts.total, len(parts.train.classes), steps, run.epochs, run.milestones, run.attack_steps)
+    classes = len(parts.train.classes)
+    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, run.attack_steps, run.attack_start)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:

@@ -44,4 +44,4 @@ class BurnIn(State):
 
     def describe(self) -> str:
         """From when on it does what it is for."""
-        return f"plain until epoch {self.burn_in}"
+        return f"plain until epoch {self.burn_in}" if self.burn_in else ""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from orat import execute
 from orat.methods import Method
+from orat.progress import SILENT
 from orat.run import Run
 
 QUICK: dict[str, Any] = {
@@ -17,6 +22,23 @@ QUICK: dict[str, Any] = {
 def quick(data: str, method: Method, **changes: Any) -> Run:
     """A run of four epochs on a few images, with these changes."""
     return Run(data=data, method=method, **{**QUICK, **changes})
+
+
+def train_until_stopped(run: Run, out: Path, saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is interrupted right after so many checkpoints, of which there is one a step."""
+    left = iter(range(saves - 1))
+    save = execute.Job.save
+
+    def save_then_stop(job: execute.Job) -> None:
+        save(job)
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "SAVE_EVERY", 0.0)
+        patch.setattr(execute.Job, "save", save_then_stop)
+        with pytest.raises(KeyboardInterrupt):
+            execute.train(run, out, display=SILENT)
 
 
 def hears_ctrl_c() -> None:

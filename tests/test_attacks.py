@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import foolbox
@@ -15,7 +16,16 @@ from torch import Tensor, nn
 from orat.attacks import PGD, suite
 from orat.attacks.balls import BALLS
 from orat.attacks.pgd import frozen
-from orat.losses import cross_entropy, cw, margin
+from orat.losses import (
+    boosted_cross_entropy,
+    cross_entropy,
+    cw,
+    divergence,
+    margin,
+    mean_one,
+    probability,
+    probability_margin,
+)
 
 EPS = 0.2
 
@@ -210,8 +220,51 @@ def test_cw_is_the_authors_margin_up_to_a_constant() -> None:
 
 def test_losses_match_finite_differences() -> None:
     logits, labels = torch.randn(4, 5, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 2, 3])
-    for loss in (cross_entropy, margin, cw):
+    for loss in (cross_entropy, margin, cw, probability, probability_margin, boosted_cross_entropy):
         assert torch.autograd.gradcheck(lambda z, loss=loss: loss(z, labels), logits)
+    others = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(divergence, (logits, others))  # by both of them
+
+
+def test_losses_of_known_probabilities() -> None:
+    """Of 0.5, 0.3, 0.2: the label's is 0.5 in the first row, 0.2 in the second."""
+    p = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], dtype=torch.float64)
+    logits, labels = p.log() + torch.tensor([[3.0], [-70.0]]), torch.tensor([0, 2])  # which no probability sees
+    assert probability(logits, labels).tolist() == pytest.approx([0.5, 0.2])
+    assert probability_margin(logits, labels).tolist() == pytest.approx([0.2, -0.3])
+    boosted = [-math.log(0.5) - math.log(1.0001 - 0.3), -math.log(0.2) - math.log(1.0001 - 0.5)]
+    assert boosted_cross_entropy(logits, labels).tolist() == pytest.approx(boosted)
+    uniform = torch.zeros(2, 3, dtype=torch.float64)
+    entropy = -sum(share * math.log(share) for share in (0.5, 0.3, 0.2))
+    assert divergence(logits, uniform).tolist() == pytest.approx([math.log(3) - entropy] * 2)
+    reverse = -math.log(3) - sum(math.log(share) for share in (0.5, 0.3, 0.2)) / 3
+    assert divergence(uniform, logits).tolist() == pytest.approx([reverse] * 2)
+
+
+def test_divergence_is_torchs_and_0_between_equals() -> None:
+    logits, others = torch.randn(2, 6, 5, dtype=torch.float64) * 5
+    distributions = [torch.distributions.Categorical(logits=z) for z in (logits, others)]
+    expected = torch.distributions.kl_divergence(*distributions)
+    torch.testing.assert_close(divergence(logits, others), expected)
+    assert divergence(logits, logits).abs().max() < 1e-12
+
+
+def test_losses_and_their_gradients_stay_finite_where_the_network_is_sure() -> None:
+    """Sure of the label, sure of another class, and of two at once; in single precision."""
+    logits = torch.tensor([[500.0, 0.0, -500.0], [-500.0, 500.0, 0.0], [0.0, 300.0, 300.0]], requires_grad=True)
+    labels, turned = torch.zeros(3, dtype=torch.long), logits.flip(1)
+    for losses in (boosted_cross_entropy(logits, labels), divergence(logits, turned), divergence(turned, logits)):
+        (gradient,) = torch.autograd.grad(losses.sum(), logits, retain_graph=True)
+        assert losses.isfinite().all()
+        assert gradient.isfinite().all()
+    sure_of_another = boosted_cross_entropy(logits, labels)[1].item()
+    assert sure_of_another == pytest.approx(1000 - math.log(1e-4), rel=1e-4)
+
+
+def test_mean_one_keeps_ratios_and_has_mean_1_however_small_the_weights() -> None:
+    for offset in (0.0, -1000.0, 500.0):
+        weights = mean_one(torch.tensor([0.0, math.log(2.0), math.log(5.0)]) + offset)
+        assert weights.tolist() == pytest.approx([3 / 8, 6 / 8, 15 / 8], rel=1e-4)
 
 
 def test_the_suite_is_the_papers_by_default() -> None:

@@ -130,6 +130,13 @@ def test_burn_in_keeps_the_mean_for_its_epochs() -> None:
     assert values == [3.0, 3.0, 2.0]
 
 
+def test_m_comes_in_over_the_ramp_in_equal_steps() -> None:
+    """Of the losses 1 to 10 all, then 8, 6 and 4 are kept."""
+    fold, losses = RankedRangeLoss(10, k=10, m=6, burn_in=1, ramp=2), torch.arange(10.0) + 1
+    epochs = [(fold(losses).item(), fold.end_epoch()["cut"]) for _ in range(5)]
+    assert epochs == [(5.5, 0), (pytest.approx(4.5), 2), (3.5, 4), (2.5, 6), (2.5, 6)]
+
+
 def test_memory_does_not_drift_where_min_max_does() -> None:
     """Findings: a gap in the losses at the wanted rank leaves only the sum of the scalars determined."""
     losses = torch.cat([torch.full((70,), 0.1), torch.full((30,), 5.0)])
@@ -146,7 +153,7 @@ def test_memory_does_not_drift_where_min_max_does() -> None:
     assert solver.warning() is not None
     assert "drift" in solver.warning()
     assert memory.warning() is None
-    low, high = memory.cut_values()
+    low, high = memory.cut_values(20)
     assert (low.item(), high.item()) == pytest.approx((0.1, 5.0))
 
 

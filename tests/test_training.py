@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from quick_runs import quick
+from quick_runs import quick, train_until_stopped
 
 import orat
 from orat import execute
@@ -22,6 +22,16 @@ from orat.training import Learner, set_pace, train_epoch
 ONE_OF_EACH: dict[str, Method] = {
     "st": orat.ST(),
     "at": orat.AT(),
+    "trades": orat.TRADES(),
+    "mart": orat.MART(),
+    "gairat": orat.GAIRAT(burn_in=1),
+    "gairat discrete": orat.GAIRAT(weight="discrete", burn_in=1),
+    "mail": orat.MAIL(burn_in=1),
+    "mail trades": orat.MAIL(form="trades", scale="batch", burn_in=1),
+    "wmmr": orat.WMMR(),
+    "wmmr detached": orat.WMMR(detach_weights=True, weighted_attack=False),
+    "raa": orat.RAA(burn_in=1),
+    "raa persistent": orat.RAA(burn_in=1, persistent=True),
     "aorr": orat.AoRR(m=0.2, k=0.95),
     "orat": orat.ORAT(m=0.2, k=0.95),
     "orat by scalars": orat.ORAT(m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"),
@@ -59,21 +69,9 @@ def test_a_run_stopped_in_the_middle_of_an_epoch_ends_as_if_never_stopped(
 ) -> None:
     run = quick(tiny, ONE_OF_EACH[name], noise="symmetric", noise_rate=0.2, augment="flip", lr=0.2)
     orat.train(run, tmp_path / "whole", display=SILENT)
-    monkeypatch.setattr(execute, "SAVE_EVERY", 0.0)
-    steps_left = iter([True] * 13)
-    save = execute.Job.save
-
-    def save_then_stop(job: execute.Job) -> None:
-        save(job)
-        if not next(steps_left, False):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(execute.Job, "save", save_then_stop)
-    with pytest.raises(KeyboardInterrupt):
-        orat.train(run, tmp_path / "broken", display=SILENT)
+    train_until_stopped(run, tmp_path / "broken", 14, monkeypatch)
     saved = torch.load(tmp_path / "broken" / "resume.pt", weights_only=True)["learner"]
     assert saved["step"] > 0
-    monkeypatch.setattr(execute.Job, "save", save)
     orat.train(run, tmp_path / "broken", display=SILENT)
     assert_same(tmp_path / "whole", tmp_path / "broken")
 
@@ -89,7 +87,7 @@ def test_orat_that_drops_nothing_is_at_to_the_bit(solver: str, tiny: str, tmp_pa
 
 
 def test_orat_that_drops_something_is_not_at(tiny: str, tmp_path: Path) -> None:
-    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=1)}.items():
+    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=1, ramp=0)}.items():
         orat.train(quick(tiny, method, epochs=2), tmp_path / name, display=SILENT)
     at, other = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
     assert not all(torch.equal(at[key], other[key]) for key in at)

@@ -31,7 +31,8 @@ class Late(Method):
         """How many epochs there are before the turn."""
         if self.burn_in is not None:
             return self.burn_in
-        return min(setting.milestones, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
+        drops = [epoch for epoch in setting.milestones if epoch <= setting.epochs]
+        return min(drops, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
 
 
 def check_counts(setting: Setting, method: str) -> None:

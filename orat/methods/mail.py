@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
-from orat.lazy import Batch, BurnIn, Logits, Module, PerSample, Scalar, TrainingAttack, functional, losses
+from orat.lazy import Batch, BurnIn, Logits, Module, PerSample, Scalar, State, TrainingAttack, functional, losses
 from orat.methods.late import Late
-from orat.methods.method import option
-from orat.methods.trades import natural_and_attacked
+from orat.methods.method import Setting, option
+from orat.methods.trades import check_start, natural_and_attacked
 
-AUTHORS = {"at": {"slope": 10.0, "bias": -0.5}, "trades": {"slope": 2.0, "bias": 0.0}}  # on CIFAR-10
+AUTHORS: dict[str, dict[str, Any]] = {  # on CIFAR-10
+    "at": {"slope": 10.0, "bias": -0.5},
+    "trades": {"slope": 2.0, "bias": 0.0},
+}
 CONSTANT = 3  # that the authors' code multiplies its weights with
 
 
@@ -26,11 +29,15 @@ class MAIL(Late):
     bias: float = option(None, "margin of half the greatest weight", unset="-0.5; 0 with trades")
     beta: float = option(5.0, "weight of the KL divergence", least=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in AUTHORS[self.form].items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+    def filled(self, data: str) -> Self:
+        """The method with the authors' values for its form where nothing was said."""
+        return replace(self, **{name: v for name, v in AUTHORS[self.form].items() if getattr(self, name) is None})
+
+    def start(self, setting: Setting) -> State:
+        """The epochs before the first weight."""
+        if self.form == "trades":
+            check_start(setting)
+        return super().start(setting)
 
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: BurnIn, epoch: int) -> Scalar:
         """The weighted mean, or natural loss and weighted divergence; weights get no gradient."""

@@ -26,13 +26,18 @@ def check_choices(value: object) -> None:
 
 
 def check_numbers(value: object) -> None:
-    """Refuses a field of a dataclass that is no finite number, or below the least that its option names."""
+    """Refuses a number that is not finite, not whole where it must be, or out of its option's range."""
+    hints = get_type_hints(type(value))
     for one in fields(value):  # type: ignore[arg-type]
-        number, least = getattr(value, one.name), one.metadata.get("least")
+        number, least, most = getattr(value, one.name), one.metadata.get("least"), one.metadata.get("most")
         if isinstance(number, float) and not isfinite(number):
             raise InputError(f"{one.name} = {number}: give a finite number")
+        if isinstance(number, float) and hints[one.name] in (int, int | None):
+            raise InputError(f"{one.name} = {number}: give a whole number")
         if least is not None and number is not None and number < least:
             raise InputError(f"{one.name} = {number}: give {least} or more")
+        if most is not None and number > most:
+            raise InputError(f"{one.name} = {number}: give {most} or less")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Setting:
     epochs: int
     milestones: tuple[int, ...] = ()  # epochs from which on the learning rate is lower
     attack_steps: int = 10
+    attack_start: str = "uniform"
 
 
 @dataclass(frozen=True)

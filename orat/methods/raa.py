@@ -14,7 +14,7 @@ class RAA(Late):
     """RAA-style (our re-derivation of Zhu et al., 2021): a label that falls to the attack at once is corrected."""
 
     withstands: int = option(1, "a label is doubted that stood at so few points of the last attack", least=0)
-    confidence: float = option(0.0, "least probability of the class that takes its place", least=0)
+    confidence: float = option(0.0, "least probability of the class that takes its place", least=0, most=1)
     persistent: bool = option(False, "a correction stays until another one; else it is found anew each epoch")
 
     def start(self, setting: Setting) -> relabeling.Corrections:

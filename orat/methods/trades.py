@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from orat.errors import InputError
 from orat.lazy import Batch, Logits, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.method import Method, option
+from orat.methods.method import Method, Setting, option
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,21 @@ class TRADES(Method):
 
     beta: float = option(None, "weight of the KL divergence", least=0, unset="1 on MNIST, else 6")
 
+    def start(self, setting: Setting) -> State:
+        """Nothing to remember."""
+        check_start(setting)
+        return super().start(setting)
+
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
         """The mean of both terms."""
         natural, attacked = natural_and_attacked(model, batch, attack)
         return (losses.cross_entropy(natural, batch.y) + self.beta * losses.divergence(natural, attacked)).mean()
+
+
+def check_start(setting: Setting) -> None:
+    """Refuses an attack that starts at the image itself, where a divergence from its own output has no gradient."""
+    if setting.attack_start == "none":
+        raise InputError("attack_start = none: the KL divergence has no gradient there, so give gaussian or uniform")
 
 
 def natural_and_attacked(model: Module, batch: Batch, attack: TrainingAttack) -> tuple[Logits, Logits]:

@@ -1,0 +1,51 @@
+"""Pages that are made from code or from measured numbers say what those say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from orat.cli import main
+from orat.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+COLUMNS = ("natural", "fgsm", "pgd20", "cw", "autoattack")
+
+
+@pytest.fixture(scope="module")
+def defenses() -> dict[str, Any]:
+    """All defenses on the sample with wrong labels, as measured."""
+    return json.loads((ROOT / "results" / "defenses.json").read_text())
+
+
+def test_the_page_of_methods_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "--markdown"]) == 0
+    assert (ROOT / "docs" / "methods.md").read_text() == capsys.readouterr().out
+
+
+def test_the_page_of_defenses_is_made_from_the_measured_numbers() -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "defenses.py", "--page", ROOT / "results" / "defenses.json"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs" / "defenses.md").read_text() == printed
+
+
+def test_every_method_was_measured_with_three_seeds(defenses: dict[str, Any]) -> None:
+    cells = [cell for cell in defenses["cells"] if "error" not in cell]
+    assert {cell["method"]["name"] for cell in cells} == set(METHODS)
+    for row in {cell["row"] for cell in cells}:
+        assert [cell["seed"] for cell in cells if cell["row"] == row] == [0, 1, 2]
+
+
+def test_the_readme_shows_the_means_of_the_measured_defenses(defenses: dict[str, Any]) -> None:
+    text = (ROOT / "README.md").read_text().partition("## Every defense")[2].partition("\n## ")[0]
+    shown = [[part.strip() for part in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    assert len(shown) == 11
+    for name, *numbers in shown[1:]:
+        lasts = [cell["last"] for cell in defenses["cells"] if cell["row"] == name]
+        assert numbers == [f"{100 * mean(last[column] for last in lasts):.2f}" for column in COLUMNS], name
