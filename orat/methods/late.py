@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orat.errors import InputError
 from orat.lazy import State
 from orat.lazy import state as states
-from orat.methods.method import Method, Setting, option
+from orat.methods.method import Method, Setting, burn_in_option
 
 WITHOUT_DROPS = 0.4  # share of the epochs before the turn where the rate never drops, as the first drop on MNIST
 
@@ -16,12 +16,7 @@ WITHOUT_DROPS = 0.4  # share of the epochs before the turn where the rate never 
 class Late(Method):
     """A method that is its plain form for the first epochs."""
 
-    burn_in: int | None = option(
-        None,
-        "epochs of the plain form before the first cut, weight or correction",
-        least=0,
-        unset="those before the first drop of the learning rate",
-    )
+    burn_in: int | None = burn_in_option("those before the first drop of the learning rate")
 
     def start(self, setting: Setting) -> State:
         """The epochs of the plain form."""

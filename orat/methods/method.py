@@ -18,6 +18,12 @@ def option(default: Any, help: str, **more: Any) -> Any:  # noqa: A002
     return field(default=default, metadata={"help": help, **more})
 
 
+def burn_in_option(unset: str) -> Any:
+    """The epochs before a method does what it is for; `unset` says how many where nothing is said."""
+    text = "epochs of the plain form before the first cut, weight or correction"
+    return option(None, text, least=0, unset=unset)
+
+
 def check_choices(value: object) -> None:
     """Refuses a field of a dataclass that is none of the choices its type lists."""
     for name, hint in get_type_hints(type(value)).items():

@@ -8,7 +8,7 @@ from typing import Literal
 
 from orat.errors import InputError
 from orat.lazy import State, ranking
-from orat.methods.method import Method, Setting, option
+from orat.methods.method import Method, Setting, burn_in_option, option
 
 BURN_IN_STEPS = 300  # a network that has learned nothing ranks by chance, and what it cuts then may never come back
 
@@ -20,12 +20,7 @@ class Ranked(Method):
     m: int | float = option(None, "how many of the largest losses to drop: a count of the training set, or a fraction")
     k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
     solver: Literal["rank", "minmax"] = option("rank", "exact ranks by memory, or the paper's two scalars")
-    burn_in: int | None = option(
-        None,
-        "epochs of the plain form before the first cut, weight or correction",
-        least=0,
-        unset="1, or more where epochs are short",
-    )
+    burn_in: int | None = burn_in_option("1, or more where epochs are short")
     ramp: int | None = option(
         None, "epochs over which m comes in after the burn-in", least=0, unset="as many as the burn-in; 0 with minmax"
     )
