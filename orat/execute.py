@@ -15,6 +15,7 @@ from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device
+from orat.engine import arithmetic, engine_for
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
 from orat.filtering import found_outliers, left_out_words
@@ -45,8 +46,12 @@ def train(
     data_dir: str | Path | None = None,
     device: str = "auto",
     display: Display | None = None,
+    engine: str = "auto",
 ) -> dict[str, Any]:
-    """Trains and tests a run in its folder, from where it stands; returns the content of its result.json."""
+    """Trains and tests a run in its folder, from where it stands; returns the content of its result.json.
+
+    `engine` says how steps are executed: plain, replica, recorded, compiled, or auto for the quickest.
+    """
     display = display or Display()
     folder = RunFolder(Path(out) if out else default_folder(run))
     folder.check(run)
@@ -61,10 +66,7 @@ def train(
     state = run.method.start(setting_of(run, parts)).to(where)
     folder.claim(run, parts.train)
     try:
-        with torch.random.fork_rng([where] if where.type == "cuda" else []):
-            torch.manual_seed(run.seed)
-            job = Job(folder, Learner(run, model, state), parts, display, where, origin)
-            return job.work()
+        return Job(folder, Learner(run, model, state), parts, display, where, origin, engine).work()
     finally:
         folder.lock.release()
 
@@ -80,10 +82,13 @@ class Job:
         display: Display,
         device: torch.device,
         origin: dict[str, Any] | None = None,
+        engine: str = "auto",
     ) -> None:
         self.folder, self.learner, self.display, self.device = folder, learner, display, device
         self.run, self.parts, self.origin = learner.run, parts, origin
         self.data = on_device(parts.train, device)
+        self.steps = steps_per_epoch(len(self.data), learner.run.batch_size)
+        self.engine = engine_for(learner, self.data, display, engine, self.steps * learner.run.epochs)
         self.fingerprint = parts.train.fingerprint()
         self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
         self.constant_epochs = 0  # in a row, in which the network gave one class to everything
@@ -156,12 +161,13 @@ class Job:
     def one_epoch(self) -> None:
         """The rest of the epoch under way: its steps, its validation, its line, its checkpoint."""
         learner, started = self.learner, time.monotonic()
-        steps = steps_per_epoch(len(self.data), self.run.batch_size)
         label = f"epoch {learner.epoch}/{self.run.epochs}"
-        for _ in self.display.track(train_epoch(learner, self.data), label, steps, learner.step):
-            if time.monotonic() - self.saved_at > SAVE_EVERY:
-                check_finite(learner, learner.loss_sum.item())
-                self.save()
+        with arithmetic(self.run.precision):
+            epoch = train_epoch(learner, self.data, self.engine)
+            for _ in self.display.track(epoch, label, self.steps, learner.step):
+                if time.monotonic() - self.saved_at > SAVE_EVERY:
+                    check_finite(learner, learner.loss_sum.item())
+                    self.save()
         record = end_epoch(learner)
         if (used := learner.state.corrected()) is not None:
             record["corrections"] = found_corrections(used, self.data)
@@ -169,7 +175,7 @@ class Job:
         record["seconds"] = round(time.monotonic() - started, 3)
         self.folder.append_history(record)
         self.tell(record)
-        if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / steps, self.run.epochs / 20):
+        if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / self.steps, self.run.epochs / 20):
             raise self.collapse()
         if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY:
             self.save()
@@ -243,7 +249,7 @@ class Job:
         return result | {
             "seconds": round(seconds, 1),
             "fingerprint": self.fingerprint,
-            "made_with": made_with(self.device),
+            "made_with": made_with(self.device) | {"engine": self.engine.name},
         }
 
     def accuracy(self, label: str) -> dict[str, float]:

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_type_hints
 
 from orat.errors import InputError, unknown
 from orat.methods import METHODS, NAMES, Method
-from orat.methods.method import check_choices, option
 from orat.numbers import size
+from orat.options import check_choices, option
 
 FORMAT = 1  # of run.json
 
@@ -89,6 +89,9 @@ class Run:
     augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of training images")
     image_size: tuple[int, int] | None = option(None, "resize a folder's images to this, such as 32x48", parse=size)
     normalize: bool = option(False, "normalize by the training set's mean and deviation, inside the network")
+    precision: Literal["mixed", "tf32", "float32"] = option(
+        "mixed", "arithmetic on a GPU: bfloat16 where it keeps accuracy, TF32, or plain; a CPU always takes float32"
+    )
     seed: int = option(0, "seed of the weights, the batches and the attacks")
 
     def __post_init__(self) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD, TrainingAttack
-from orat.data.batches import batches, shuffled, steps_per_epoch
+from orat.attacks import PGD, Sight, TrainingAttack
+from orat.data.batches import batch_of, divided, shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import TrainingError
+from orat.models.dropout import dropouts, seed_dropout
 from orat.run import Run
 from orat.state import State
-from orat.types import Batch
+from orat.types import Batch, Indices
 
 DROP = 0.1  # what a milestone does to the learning rate
 
@@ -24,6 +25,8 @@ class Learner:
 
     def __init__(self, run: Run, model: nn.Module, state: State) -> None:
         self.run, self.model, self.state = run, model, state
+        self.seen_as = model  # the network as the method calls it; an engine may put a quicker form in its place
+        self.sight: Sight | None = None  # and as the attack sees it
         device = next(model.parameters()).device
         learned = {"params": list(model.parameters()), "decays": True}
         self.optimizer = torch.optim.SGD(
@@ -31,8 +34,14 @@ class Learner:
             lr=run.lr,
             momentum=run.momentum,
             weight_decay=run.weight_decay,
+            fused=device.type == "cuda",
         )
+        if device.type == "cuda":  # rates where the kernels read them, so that a change needs no new record of a step
+            for group in self.optimizer.param_groups:
+                group["lr"] = torch.tensor(run.lr, device=device)
+        self.rates: list[float] = []  # as they are set, one a group
         self.generator = torch.Generator(device).manual_seed(run.seed)
+        seed_dropout(model, run.seed)
         self.pace = 1.0  # share of the radius that the attack of this step has
         self.epoch = 1  # the epoch under way, from 1
         self.step = 0  # steps done in it
@@ -43,7 +52,7 @@ class Learner:
         """The training attack at the radius of this step."""
         run, size = self.run, self.run.attack_step_size * self.pace
         pgd = PGD(run.eps * self.pace, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
-        return TrainingAttack(pgd, self.generator)
+        return TrainingAttack(pgd, self.generator, self.sight)
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed training needs to go on as if it had never stopped."""
@@ -52,7 +61,7 @@ class Learner:
             "state": self.state.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "global_generators": global_generators(self.loss_sum.device),
+            "dropout": [module.asked for module in dropouts(self.model)],
             "epoch": self.epoch,
             "step": self.step,
             "loss_sum": self.loss_sum,
@@ -63,28 +72,56 @@ class Learner:
         self.model.load_state_dict(saved["model"])
         self.state.load_state_dict(saved["state"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.rates = []
         self.generator.set_state(saved["generator"].cpu())
-        set_global_generators(saved["global_generators"], self.loss_sum.device)
+        for module, asked in zip(dropouts(self.model), saved["dropout"], strict=True):
+            module.asked.copy_(asked)
         self.epoch, self.step = saved["epoch"], saved["step"]
         self.loss_sum = saved["loss_sum"].to(self.loss_sum.device)
 
 
-def train_epoch(learner: Learner, data: Dataset) -> Iterator[int]:
+class Engine(Protocol):
+    """How a step is executed."""
+
+    name: str
+
+    def step(self, index: Indices) -> None:
+        """Trains on these samples and adds their share of the epoch's mean loss to the learner's sum."""
+
+
+def train_epoch(learner: Learner, data: Dataset, engine: Engine | None = None) -> Iterator[int]:
     """The rest of the epoch under way, a step at a time; what is yielded is the number of steps done."""
     run = learner.run
+    engine = engine or Plain(learner, data)
     steps = steps_per_epoch(len(data), run.batch_size)
     learner.model.train()
-    order = shuffled(len(data), run.seed, learner.epoch)
-    for batch in batches(data, order, run.batch_size, run.augment, learner.generator, skip=learner.step):
+    order = shuffled(len(data), run.seed, learner.epoch).to(data.labels.device)
+    set_pace(learner, learner.epoch - 1 + learner.step / steps)
+    for index in divided(order, run.batch_size)[learner.step :]:
         set_pace(learner, learner.epoch - 1 + (learner.step + 1) / steps)
-        learner.loss_sum += train_step(learner, batch) * (len(batch.y) / len(data))
+        engine.step(index)
         learner.step += 1
         yield learner.step
 
 
+class Plain:
+    """Every operation as Python comes to it."""
+
+    name = "plain"
+
+    def __init__(self, learner: Learner, data: Dataset) -> None:
+        self.learner, self.data = learner, data
+
+    def step(self, index: Indices) -> None:
+        """One step on these samples."""
+        learner = self.learner
+        batch = batch_of(self.data, index, learner.run.augment, learner.generator)
+        learner.loss_sum += train_step(learner, batch) * (len(index) / len(self.data))
+
+
 def train_step(learner: Learner, batch: Batch) -> Tensor:
     """One batch: the method's loss, its gradient, one step of the optimizer."""
-    loss = learner.run.method.loss(learner.model, batch, learner.attack, learner.state, learner.epoch)
+    loss = learner.run.method.loss(learner.seen_as, batch, learner.attack, learner.state, learner.epoch)
     learner.optimizer.zero_grad()
     loss.backward()
     learner.optimizer.step()
@@ -94,7 +131,7 @@ def train_step(learner: Learner, batch: Batch) -> Tensor:
 def end_epoch(learner: Learner) -> dict[str, Any]:
     """Closes the epoch and returns its line of the history."""
     loss = learner.loss_sum.item()
-    record = {"epoch": learner.epoch, "lr": learner.optimizer.param_groups[0]["lr"], "loss": loss}
+    record: dict[str, Any] = {"epoch": learner.epoch, "lr": learner.rates[0], "loss": loss}
     check_finite(learner, loss)
     record["state"] = learner.state.end_epoch()
     learner.epoch, learner.step = learner.epoch + 1, 0
@@ -106,9 +143,20 @@ def set_pace(learner: Learner, progress: float) -> None:
     """Rates and radius after `progress` epochs: linear warm-ups, and a tenth of the rate from each milestone on."""
     run = learner.run
     factor = warm(progress, run.warmup) * DROP ** sum(learner.epoch >= milestone for milestone in run.milestones)
-    for group in learner.optimizer.param_groups:
-        group["lr"] = run.lr * (factor if group["decays"] else 1.0)
+    set_rates(learner, [run.lr * (factor if group["decays"] else 1.0) for group in learner.optimizer.param_groups])
     learner.pace = warm(progress, run.attack_warmup)
+
+
+def set_rates(learner: Learner, rates: list[float]) -> None:
+    """Gives each group of parameters its rate, where the optimizer reads it."""
+    if rates == learner.rates:
+        return
+    learner.rates = rates
+    for group, rate in zip(learner.optimizer.param_groups, rates, strict=True):
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def warm(progress: float, epochs: float) -> float:
@@ -123,16 +171,3 @@ def check_finite(learner: Learner, loss: float) -> None:
             f"the loss became {loss} in epoch {learner.epoch}: lower --lr (now {learner.run.lr:g}) "
             f"or lengthen --warmup (now {learner.run.warmup:g} epochs), and start in a new folder"
         )
-
-
-def global_generators(device: torch.device) -> list[Tensor]:
-    """The state of torch's own generators, which dropout draws from."""
-    states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
-
-
-def set_global_generators(states: list[Tensor], device: torch.device) -> None:
-    """Puts torch's own generators back."""
-    torch.set_rng_state(states[0].cpu())
-    if device.type == "cuda" and len(states) > 1:
-        torch.cuda.set_rng_state(states[1].cpu(), device)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from orat.data.batches import as_input, augmented, batches, cropped, flipped, shuffled
+from orat.data.batches import as_input, augmented, batch_of, cropped, divided, flipped, shuffled
 from orat.data.dataset import Dataset
 
 
@@ -16,31 +16,36 @@ def numbered(n: int) -> Dataset:
     return Dataset(images, torch.arange(n) % 3, ("a", "b", "c"))
 
 
-@pytest.mark.parametrize(("n", "size"), [(10, 3), (129, 128), (7, 7), (5, 100)])
-def test_an_epoch_has_every_sample_once_with_its_label_in_batches_of_nearly_one_size(n: int, size: int) -> None:
-    data = numbered(n)
-    parts = list(batches(data, shuffled(n, 0, 1), size, "none", torch.Generator()))
-    index = torch.cat([part.index for part in parts])
-    assert index.sort().values.tolist() == list(range(n))
-    for part in parts:
-        assert torch.equal((part.x[:, 0, 0, 0] * 255).round().long(), part.index)
-        assert torch.equal(part.y, part.index % 3)
-    sizes = [len(part.y) for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-    assert max(sizes) <= size
+@pytest.mark.parametrize(
+    ("n", "size", "sizes"),
+    [
+        (12, 3, [3, 3, 3, 3]),
+        (10, 3, [3, 3, 2, 2]),
+        (129, 128, [65, 64]),
+        (7, 7, [7]),
+        (5, 100, [5]),
+        (11, 4, [4, 4, 3]),
+    ],
+)
+def test_an_epoch_has_every_sample_once_in_full_batches_but_for_two_halves_of_the_rest(
+    n: int, size: int, sizes: list[int]
+) -> None:
+    parts = divided(shuffled(n, 0, 1), size)
+    assert torch.cat(parts).sort().values.tolist() == list(range(n))
+    assert [len(part) for part in parts] == sizes
+
+
+def test_a_batch_has_its_samples_images_and_labels() -> None:
+    data = numbered(20)
+    part = batch_of(data, torch.tensor([7, 3, 11]), "none", torch.Generator())
+    assert (part.x[:, 0, 0, 0] * 255).round().tolist() == part.index.tolist() == [7, 3, 11]
+    assert part.y.tolist() == [1, 0, 2]
 
 
 def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert torch.equal(shuffled(50, 3, 4), shuffled(50, 3, 4))
     assert not torch.equal(shuffled(50, 3, 4), shuffled(50, 3, 5))
     assert not torch.equal(shuffled(50, 3, 4), shuffled(50, 4, 4))
-
-
-def test_skipping_leaves_the_rest_as_it_was() -> None:
-    data, order = numbered(20), shuffled(20, 0, 1)
-    whole = list(batches(data, order, 6, "none", torch.Generator()))
-    rest = list(batches(data, order, 6, "none", torch.Generator(), skip=2))
-    assert [part.index.tolist() for part in rest] == [part.index.tolist() for part in whole[2:]]
 
 
 def crop_by_hand(image: Tensor, down: int, right: int) -> Tensor:

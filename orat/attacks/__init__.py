@@ -7,6 +7,6 @@ from orat.attacks.fab import FAB
 from orat.attacks.pgd import PGD, Attack
 from orat.attacks.square import Square
 from orat.attacks.suite import suite
-from orat.attacks.training_attack import TrainingAttack
+from orat.attacks.training_attack import Sight, TrainingAttack
 
-__all__ = ["APGD", "FAB", "PGD", "Attack", "AutoAttack", "CarliniWagner", "Square", "TrainingAttack", "suite"]
+__all__ = ["APGD", "FAB", "PGD", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "TrainingAttack", "suite"]

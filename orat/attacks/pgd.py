@@ -91,17 +91,21 @@ class PGD:
                 return self.maximize(lambda adv: self.loss(model(adv), y), x, source)
             return attempts(attempt, x, self.restarts)
 
-    def maximize(self, objective: Callable[[Images], PerSample], x: Images, generator: Source | None = None) -> Images:
-        """Ascends any objective of the input that gives one number per sample."""
-        ball = BALLS[self.norm]
+    def maximize(
+        self,
+        objective: Callable[[Images], PerSample],
+        x: Images,
+        generator: Source | None = None,
+        move: Callable[..., Images] | None = None,
+    ) -> Images:
+        """Ascends any objective of the input that gives one number per sample; `move` stands for `moved` if given."""
         step_size = self.eps / 4 if self.step_size is None else self.step_size
         adv = self.begin(x, source_of(generator, x))
         for _ in range(self.steps):
             with torch.enable_grad():  # also where the caller evaluates without gradients
                 adv.requires_grad_()
-                gradient = slope(objective(adv), adv)
-            adv = adv.detach()
-            adv = ball.project(adv + step_size * ball.ascend(gradient, adv), x, self.eps)
+                gradient = gradient_of(objective(adv), adv)
+            adv = (move or moved)(adv.detach(), gradient, x, self.norm, self.eps, step_size)
         return adv
 
     def begin(self, x: Images, source: Source) -> Images:
@@ -113,12 +117,23 @@ class PGD:
         return ball.project(x + noise, x, self.eps).detach()
 
 
+def moved(adv: Images, gradient: Images, x: Images, norm: str, eps: float, step_size: float) -> Images:
+    """One step along the gradient, and back into the ball around x; no step where the gradient is no number."""
+    ball = BALLS[norm]
+    return ball.project(adv + step_size * ball.ascend(gradient.nan_to_num(0, 0, 0), adv), x, eps)
+
+
 def slope(losses: PerSample, x: Images) -> Images:
     """The gradient of each loss by its input; 0 where the model cuts the graph or gives no number."""
+    return gradient_of(losses, x).nan_to_num(0, 0, 0)
+
+
+def gradient_of(losses: PerSample, x: Images) -> Images:
+    """The gradient of each loss by its input; 0 where the model cuts the graph."""
     if not losses.requires_grad:
         return torch.zeros_like(x)
     (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
-    return torch.zeros_like(x) if gradient is None else gradient.nan_to_num(0, 0, 0)
+    return torch.zeros_like(x) if gradient is None else gradient
 
 
 def wrong(model: nn.Module, adv: Images, y: Labels) -> Tensor:

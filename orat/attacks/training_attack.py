@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,19 +14,46 @@ from orat.losses import cross_entropy
 from orat.types import Batch, Images, Labels, Logits
 
 
+@runtime_checkable
+class Sight(Protocol):
+    """A quicker way to see what the network says in evaluation mode, and to move, that an attack may take instead."""
+
+    stale: bool  # whether the network has learned since it was last looked at
+
+    def logits(self, x: Tensor) -> Tensor:
+        """What the network says of these images."""
+        ...
+
+    def losses(self, x: Tensor, y: Tensor) -> Tensor:
+        """The cross-entropy of each image."""
+        ...
+
+    @property
+    def move(self) -> Callable[..., Tensor]:
+        """What does as `moved` does."""
+        ...
+
+
 @dataclass(frozen=True)
 class TrainingAttack:
     """Projected gradient ascent, with the randomness it draws from."""
 
     pgd: PGD
     generator: Generator
+    sight: Sight | None = None
 
     def __call__(self, model: nn.Module, batch: Batch) -> Images:
         """The batch's images, attacked by their cross-entropy."""
-        return self.pgd(model, batch.x, batch.y, self.generator)
+        if self.sight is None:
+            return self.pgd(model, batch.x, batch.y, self.generator)
+        losses = self.sight.losses
+        return self.pgd.maximize(lambda adv: losses(adv, batch.y), batch.x, self.generator, self.sight.move)
 
     def maximize(self, model: nn.Module, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
         """The images x moved so that an objective of the logits grows: one number a sample."""
+        if self.sight is not None:
+            logits = self.sight.logits
+            return self.pgd.maximize(lambda adv: objective(logits(adv)), x, self.generator, self.sight.move)
         check_images(x)
         with frozen(model, self.pgd.mode):
             return self.pgd.maximize(lambda adv: objective(model(adv)), x, self.generator)
@@ -42,6 +70,9 @@ class TrainingAttack:
 
     def view(self, model: nn.Module, x: Images) -> Logits:
         """What the model says of x as the attack sees it: in the attack's mode, without a graph."""
-        with frozen(model, self.pgd.mode), torch.no_grad():
-            logits: Tensor = model(x)
-            return logits
+        with torch.no_grad():
+            if self.sight is not None:
+                return self.sight.logits(x)
+            with frozen(model, self.pgd.mode):
+                logits: Tensor = model(x)
+                return logits

@@ -15,6 +15,9 @@ def add(commands: Any) -> None:
     """The flags: where things are, and a run."""
     one = add_command(commands, "train", run, "train a network and test it; the same command again resumes")
     one.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/ and a name made from the run)")
+    one.add_argument(
+        "--engine", default="auto", help="how steps are executed: plain, replica, recorded, compiled (default: auto)"
+    )
     one.add_argument("--quiet", action="store_true", help="no progress")
     add_places(one)
     add_run_flags(one)
@@ -29,7 +32,7 @@ def run(arguments: Namespace) -> int:
     from orat.tables import correction_line, outlier_line, print_accuracy, shares
 
     out = Path(arguments.out) if arguments.out else default_folder(wanted)
-    result = train(wanted, out, arguments.data_dir, arguments.device, Display(not arguments.quiet))
+    result = train(wanted, out, arguments.data_dir, arguments.device, Display(not arguments.quiet), arguments.engine)
     if arguments.json:
         print_json(result | {"folder": str(out)})
         return 0

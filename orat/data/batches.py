@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 
 import torch
@@ -25,15 +24,20 @@ def steps_per_epoch(n: int, batch_size: int) -> int:
     return ceil(n / batch_size)
 
 
-def batches(
-    data: Dataset, order: Indices, batch_size: int, augment: str, generator: Generator, skip: int = 0
-) -> Iterator[Batch]:
-    """The samples in this order on the generator's device, in batches of nearly equal size; the first are skipped."""
+def divided(order: Indices, batch_size: int) -> list[Tensor]:
+    """The samples of each step: full batches, and two of half the rest and half a batch, so that none is tiny."""
+    rest = len(order) % batch_size
+    if not rest or len(order) < batch_size:
+        return list(order.split(batch_size))
+    full = len(order) - rest - batch_size
+    return [*(order[:full].split(batch_size) if full else ()), *order[full:].tensor_split(2)]
+
+
+def batch_of(data: Dataset, index: Indices, augment: str, generator: Generator) -> Batch:
+    """These samples on the generator's device, randomly changed; `index` lies where the data does."""
     device = generator.device
-    order = order.to(data.labels.device)
-    for index in order.tensor_split(steps_per_epoch(len(order), batch_size))[skip:]:
-        images = augmented(data.images[index].to(device), augment, generator)
-        yield Batch(as_input(images), data.labels[index].to(device), index.to(device))
+    images = augmented(data.images[index].to(device), augment, generator)
+    return Batch(as_input(images), data.labels[index].to(device), index.to(device))
 
 
 def as_input(images: Tensor) -> Images:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from orat.lazy import Batch, BurnIn, Logits, Module, PerSample, Scalar, State, TrainingAttack, functional, losses
-from orat.methods.late import Late
-from orat.methods.method import Setting, option
+from orat.methods.method import Setting
+from orat.methods.phases import Late
 from orat.methods.trades import check_start, natural_and_attacked
+from orat.options import option
 
 AUTHORS: dict[str, dict[str, Any]] = {  # on CIFAR-10
     "at": {"slope": 10.0, "bias": -0.5},

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.method import Method, option
+from orat.methods.phases import Steady
+from orat.options import option
 
 JUST_ABOVE_ONE = 1.0000001  # the authors' 1, so that no sample's divergence has weight 0
 
 
 @dataclass(frozen=True)
-class MART(Method):
+class MART(Steady):
     """MART (Wang et al., 2020): a boosted loss after the attack, and a divergence that counts more for the unsure."""
 
     attack_start: ClassVar[str] = "gaussian"

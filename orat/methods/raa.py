@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orat.lazy import Batch, Module, Scalar, TrainingAttack, losses, relabeling
-from orat.methods.late import Late, check_counts
-from orat.methods.method import Setting, option
+from orat.methods.method import Setting
+from orat.methods.phases import Late, check_counts
+from orat.options import option
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
 from orat.errors import InputError
 from orat.lazy import State, ranking
-from orat.methods.method import Method, Setting, burn_in_option, option
+from orat.methods.method import Method, Setting
+from orat.options import burn_in_option, option
 
 BURN_IN_STEPS = 300  # a network that has learned nothing ranks by chance, and what it cuts then may never come back
 
@@ -42,6 +44,10 @@ class Ranked(Method):
             return ranking.RankedRangeLoss(setting.n, k, m, burn_in, burn_in if self.ramp is None else self.ramp)
         decays = self.scalar_rate == "decayed"
         return ranking.MinMaxLoss(setting.n, k, m, burn_in, self.ramp or 0, self.scalar_start, decays)
+
+    def phase(self, state: ranking.RankedRangeLoss, epoch: int) -> Hashable:
+        """The plain mean, or how many losses are dropped."""
+        return state.epochs < state.burn_in, state.dropped(state.epochs)
 
 
 def enough_epochs(setting: Setting) -> int:

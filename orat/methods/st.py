@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.method import Method
+from orat.methods.phases import Steady
 
 
 @dataclass(frozen=True)
-class ST(Method):
+class ST(Steady):
     """Standard training: the mean cross-entropy of the natural images."""
 
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 from orat.errors import InputError
 from orat.lazy import Batch, Logits, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.method import Method, Setting, option
+from orat.methods.method import Setting
+from orat.methods.phases import Steady
+from orat.options import option
 
 
 @dataclass(frozen=True)
-class TRADES(Method):
+class TRADES(Steady):
     """TRADES (Zhang et al., 2019): natural cross-entropy, and beta times the KL divergence that an attack can reach."""
 
     attack_start: ClassVar[str] = "gaussian"

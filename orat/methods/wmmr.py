@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from orat.lazy import Batch, Logits, Module, PerSample, Scalar, State, TrainingAttack, losses
-from orat.methods.method import Method, option
+from orat.methods.phases import Steady
+from orat.options import option
 
 
 @dataclass(frozen=True)
-class WMMR(Method):
+class WMMR(Steady):
     """WMMR (Zeng et al., 2021): losses weigh exp(-alpha margin), in training and in the attack."""
 
     on_mnist: ClassVar[dict[str, Any]] = {"alpha": 0.05}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from orat.models.dropout import Dropout
+
 
 class LeNet(nn.Sequential):
     """LeNet as the ORAT authors train it: two 5x5 convolutions of 64 channels, then 1024 hidden units with dropout."""
@@ -22,6 +24,6 @@ class LeNet(nn.Sequential):
             nn.Flatten(),
             nn.Linear(64 * rows * columns, 1024),
             nn.ReLU(),
-            nn.Dropout(0.5),
+            Dropout(0.5),
             nn.Linear(1024, classes),
         )

@@ -1,15 +1,26 @@
-"""What the methods share that begin as plain training and turn to their own when the learning rate drops."""
+"""When a method's loss changes: never, or when it turns from plain training to its own."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from orat.errors import InputError
-from orat.lazy import State
+from orat.lazy import BurnIn, State
 from orat.lazy import state as states
-from orat.methods.method import Method, Setting, burn_in_option
+from orat.methods.method import Method, Setting
+from orat.options import burn_in_option
 
 WITHOUT_DROPS = 0.4  # share of the epochs before the turn where the rate never drops, as the first drop on MNIST
+
+
+class Steady(Method):
+    """A method whose loss is the same in every epoch."""
+
+    def phase(self, state: Any, epoch: int) -> Hashable:
+        """There is only one."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,10 @@ class Late(Method):
     def start(self, setting: Setting) -> State:
         """The epochs of the plain form."""
         return states.BurnIn(self.plain_epochs(setting))
+
+    def phase(self, state: BurnIn, epoch: int) -> Hashable:
+        """Before the turn, and after it."""
+        return epoch <= state.burn_in
 
     def plain_epochs(self, setting: Setting) -> int:
         """How many epochs there are before the turn."""

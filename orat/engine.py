@@ -1,0 +1,176 @@
+"""How a step is executed: plainly, with attacks on a replica of the network, or recorded as a CUDA graph and replayed.
+
+A method and the loop know nothing of it: an engine puts quicker forms of the network in the learner's hands and calls
+the same `train_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from orat.attacks.pgd import moved
+from orat.attacks.quick import able
+from orat.data.dataset import Dataset
+from orat.errors import InputError, unknown
+from orat.losses import cross_entropy
+from orat.progress import Display
+from orat.replica import Replica
+from orat.training import Engine, Learner, Plain
+from orat.types import Indices
+
+KINDS = ("auto", "plain", "replica", "recorded", "compiled")
+WORTH_COMPILING = 4000  # steps: fewer are done before what compiling takes is won back
+
+
+@contextmanager
+def arithmetic(precision: str) -> Iterator[None]:
+    """Matrix products and convolutions of float32 on a GPU: exactly so, or with ten bits of the fraction (TF32)."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark
+    cudnn.allow_tf32 = matmul.allow_tf32 = precision != "float32"
+    cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
+
+
+def engine_for(learner: Learner, data: Dataset, display: Display, kind: str = "auto", steps: int = 0) -> Engine:
+    """The engine of this kind; `auto` is the quickest that the device allows for so many steps."""
+    if kind not in KINDS:
+        raise unknown("engine", kind, KINDS)
+    device = learner.loss_sum.device
+    if kind == "auto":
+        kind = "replica" if device.type == "cpu" else "compiled" if steps >= WORTH_COMPILING else "recorded"
+    if kind in ("recorded", "compiled") and data.labels.device != device:
+        display.line("steps are not recorded: the data does not fit on the device, each batch comes from the host")
+        kind = "replica"
+    if kind in ("recorded", "compiled") and device.type == "cpu":
+        raise InputError(f"engine {kind} is for GPUs: leave --engine out, or give plain or replica")
+    if kind == "plain":
+        return Plain(learner, data)
+    return Mirrored(learner, data) if kind == "replica" else Recorded(learner, data, display, kind == "compiled")
+
+
+class Mixed(nn.Module):
+    """A network whose matrix products and convolutions are in bfloat16, and all else in float32."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            logits: Tensor = self.network(x)
+        return logits.float()
+
+
+def as_it_is(function: Any) -> Any:
+    """Does not compile."""
+    return function
+
+
+class ReplicaSight:
+    """A replica for the attacks of a step, brought up to date when the first of them looks."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
+        replica = Replica(model, dtype)
+        self.stale = True
+        self.refresh = replica.refresh
+        self.replica = quick(replica.forward)
+        self.cross_entropy = quick(lambda x, y: cross_entropy(replica(x), y))
+        self.move = quick(moved)
+
+    def update(self) -> None:
+        """Takes over what the network has learned since the last step."""
+        if self.stale:
+            self.refresh()
+            self.stale = False
+
+    def logits(self, x: Tensor) -> Tensor:
+        """What the network says of these images."""
+        self.update()
+        return self.replica(x)
+
+    def losses(self, x: Tensor, y: Tensor) -> Tensor:
+        """The cross-entropy of each image."""
+        self.update()
+        return self.cross_entropy(x, y)
+
+
+class Mirrored(Plain):
+    """Every operation as Python comes to it, with attacks on a replica of the network."""
+
+    name = "replica"
+
+    def __init__(self, learner: Learner, data: Dataset, quick: Callable[..., Any] = as_it_is) -> None:
+        super().__init__(learner, data)
+        device, mixed = learner.loss_sum.device, learner.run.precision == "mixed"
+        half = mixed and able(device, torch.bfloat16)
+        learner.seen_as = quick(Mixed(learner.model) if half and device.type == "cuda" else learner.model)
+        if learner.run.attack_mode == "eval":
+            learner.sight = ReplicaSight(learner.model, torch.bfloat16 if half else torch.float32, quick)
+
+    def step(self, index: Indices) -> None:
+        """One step on these samples."""
+        if self.learner.sight is not None:
+            self.learner.sight.stale = True
+        super().step(index)
+
+
+class Recorded(Mirrored):
+    """Steps on a GPU. The first of a kind is executed, the second is recorded as a CUDA graph, all others replay it.
+
+    A kind is the number of samples and the method's phase. What a record reads and writes stays where it is: weights,
+    state, optimizer, rates, sums, data, and the places of the batch's samples, which are copied in before a replay.
+    """
+
+    def __init__(self, learner: Learner, data: Dataset, display: Display, compiled: bool) -> None:
+        super().__init__(learner, data, partial(torch.compile, dynamic=False) if compiled else as_it_is)
+        self.display = display
+        self.name = "compiled" if compiled else "recorded"
+        self.records: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self.met: set[int] = set()
+        self.phase: Hashable = None
+        self.pool = torch.cuda.graph_pool_handle()
+        self.works = True
+
+    def step(self, index: Indices) -> None:
+        """One step on these samples."""
+        phase = self.learner.run.method.phase(self.learner.state, self.learner.epoch), self.learner.pace
+        if phase != self.phase:
+            self.phase = phase
+            self.records.clear()
+            self.met.clear()
+        size = len(index)
+        if size in self.records:
+            graph, places = self.records[size]
+            places.copy_(index)
+            graph.replay()
+        elif size in self.met and self.works:
+            self.record(index)
+        else:
+            self.met.add(size)
+            super().step(index)
+
+    def record(self, index: Indices) -> None:
+        """Records a step like this one, and replays it; where that cannot be done, says why and goes on without."""
+        places, graph = index.clone(), torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.learner.generator)
+        try:
+            with torch.cuda.graph(graph, pool=self.pool):
+                super().step(places)
+        except RuntimeError as error:
+            self.works = False
+            reason = str(error).splitlines()[0]
+            self.display.line(f"steps are not recorded, so that each waits for Python: {reason}")
+            super().step(index)
+            return
+        self.records[len(index)] = graph, places
+        graph.replay()

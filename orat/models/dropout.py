@@ -1,0 +1,40 @@
+"""Dropout that owns its randomness: what it drops depends on a seed and on how often it was asked, nothing else."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from orat.mixing import GOLDEN, mixed, shifted
+
+BITS = 24  # of a random number that are compared with the share to keep
+
+
+class Dropout(nn.Module):
+    """Sets a share p of the values to 0 in training and enlarges the others."""
+
+    asked: Tensor
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.register_buffer("asked", torch.zeros((), dtype=torch.int64), persistent=False)  # no weight of the network
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        self.asked += 1
+        place = torch.arange(x.numel(), device=x.device).view(x.shape)
+        random = shifted(mixed(mixed(self.asked * GOLDEN) + place * GOLDEN), 64 - BITS)
+        return x * ((random >= self.p * 2**BITS).to(x.dtype) / (1 - self.p))
+
+
+def dropouts(model: nn.Module) -> list[Dropout]:
+    """Every dropout of a network."""
+    return [module for module in model.modules() if isinstance(module, Dropout)]
+
+
+def seed_dropout(model: nn.Module, seed: int) -> None:
+    """Gives every dropout of a network its own part of this seed's random numbers."""
+    for number, module in enumerate(dropouts(model)):
+        module.asked.fill_((seed << 40) + (number << 32))
