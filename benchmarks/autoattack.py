@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from provenance import commit, hardware
 from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.attacks.reference import AutoAttackReference
 from orat.data.batches import as_input
 from orat.evaluation import correct, device_of
+from orat.provenance import commit, hardware, versions
 from orat.subjects import Subject, of_run
 
 
@@ -41,7 +41,7 @@ def main() -> None:
         subject = of_run(folder, "last", arguments.data_dir, arguments.examples, arguments.device)
         rows.append({"run": folder.name, **measure(subject, batches)})
         print(json.dumps(rows[-1]), flush=True)
-        content = {"hardware": hardware(device_of(subject.model)), "commit": commit(), "rows": rows}
+        content = {"hardware": hardware(device_of(subject.model)) | versions(), "commit": commit(), "rows": rows}
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(content, indent=2) + "\n")
 

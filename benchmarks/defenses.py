@@ -18,12 +18,12 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from provenance import commit, hardware
 
 import orat
 from orat.devices import choose_device
 from orat.methods import Method
 from orat.progress import SILENT
+from orat.provenance import commit, hardware, versions
 
 RATE = 0.4
 FILTER = "AoRR"  # the row whose outliers AT w/o leaves out
@@ -127,7 +127,7 @@ def write(arguments: argparse.Namespace, done: list[dict[str, Any]], seeds: list
         "eps": 0.1,
         "norm": "linf",
         "seeds": seeds,
-        "hardware": hardware(choose_device(arguments.device)),
+        "hardware": hardware(choose_device(arguments.device)) | versions(),
         "cells": sorted(done, key=lambda cell: (order.index(cell["row"]), cell["seed"])),
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from orat.examination import Plan, examine
     from orat.execute import train
     from orat.finished import load_model
+    from orat.many import train_many
     from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR
     from orat.ranking import MinMaxLoss, RankedRangeLoss, ranked_range
     from orat.run import Run
@@ -55,12 +56,14 @@ PLACES = {
     "ranked_range": "orat.ranking",
     "suite": "orat.attacks",
     "train": "orat.execute",
+    "train_many": "orat.many",
 }
 
 __all__ = [
     "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "AutoAttack",
     "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
     "TrainingError", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "suite", "train",
+    "train_many",
 ]  # fmt: skip
 
 

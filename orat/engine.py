@@ -6,8 +6,7 @@ the same `train_step`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
@@ -26,19 +25,6 @@ from orat.types import Indices
 
 KINDS = ("auto", "plain", "replica", "recorded", "compiled")
 WORTH_COMPILING = 4000  # steps: fewer are done before what compiling takes is won back
-
-
-@contextmanager
-def arithmetic(precision: str) -> Iterator[None]:
-    """Matrix products and convolutions of float32 on a GPU: exactly so, or with ten bits of the fraction (TF32)."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark
-    cudnn.allow_tf32 = matmul.allow_tf32 = precision != "float32"
-    cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
 
 
 def engine_for(learner: Learner, data: Dataset, display: Display, kind: str = "auto", steps: int = 0) -> Engine:
@@ -79,8 +65,7 @@ def as_it_is(function: Any) -> Any:
 class ReplicaSight:
     """A replica for the attacks of a step, brought up to date when the first of them looks."""
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
-        replica = Replica(model, dtype)
+    def __init__(self, replica: Replica, quick: Callable[..., Any]) -> None:
         self.stale = True
         self.refresh = replica.refresh
         self.replica = quick(replica.forward)
@@ -111,16 +96,25 @@ class Mirrored(Plain):
 
     def __init__(self, learner: Learner, data: Dataset, quick: Callable[..., Any] = as_it_is) -> None:
         super().__init__(learner, data)
-        device, mixed = learner.loss_sum.device, learner.run.precision == "mixed"
-        half = mixed and able(device, torch.bfloat16)
-        learner.seen_as = quick(Mixed(learner.model) if half and device.type == "cuda" else learner.model)
-        if learner.run.attack_mode == "eval":
-            learner.sight = ReplicaSight(learner.model, torch.bfloat16 if half else torch.float32, quick)
+        self.equip(quick)
+
+    def equip(self, quick: Callable[..., Any]) -> None:
+        """Makes the forms of the network for full batches, which may be compiled, and for the rare others."""
+        run, model, device = self.learner.run, self.learner.model, self.learner.loss_sum.device
+        half = run.precision == "mixed" and able(device, torch.bfloat16)
+        seen_as = Mixed(model) if half and device.type == "cuda" else model
+        replica = Replica(model, torch.bfloat16 if half else torch.float32) if run.attack_mode == "eval" else None
+        self.forms = {
+            full: (make(seen_as), ReplicaSight(replica, make) if replica else None)
+            for full, make in ((True, quick), (False, as_it_is))
+        }
 
     def step(self, index: Indices) -> None:
         """One step on these samples."""
-        if self.learner.sight is not None:
-            self.learner.sight.stale = True
+        learner = self.learner
+        learner.seen_as, learner.sight = self.forms[len(index) == learner.run.batch_size]
+        if learner.sight is not None:
+            learner.sight.stale = True
         super().step(index)
 
 
@@ -138,7 +132,6 @@ class Recorded(Mirrored):
         self.records: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self.met: set[int] = set()
         self.phase: Hashable = None
-        self.pool = torch.cuda.graph_pool_handle()
         self.works = True
 
     def step(self, index: Indices) -> None:
@@ -148,6 +141,9 @@ class Recorded(Mirrored):
             self.phase = phase
             self.records.clear()
             self.met.clear()
+            self.pool = (
+                torch.cuda.graph_pool_handle()
+            )  # memory of the new records; the old is gone with the last of them
         size = len(index)
         if size in self.records:
             graph, places = self.records[size]
@@ -157,20 +153,42 @@ class Recorded(Mirrored):
             self.record(index)
         else:
             self.met.add(size)
+            self.execute(index)
+
+    def execute(self, index: Indices) -> None:
+        """The step itself; what cannot be compiled is said once and done without."""
+        try:
+            super().step(index)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            if self.name != "compiled":
+                raise
+            self.name = "recorded"
+            self.display.line(f"the network is not compiled, so that steps take longer: {first_line(error)}")
+            self.equip(as_it_is)
             super().step(index)
 
     def record(self, index: Indices) -> None:
         """Records a step like this one, and replays it; where that cannot be done, says why and goes on without."""
         places, graph = index.clone(), torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.learner.generator)
+        generator = self.learner.generator
+        randomness = generator.get_state()
+        graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph, pool=self.pool):
                 super().step(places)
         except RuntimeError as error:
             self.works = False
-            reason = str(error).splitlines()[0]
-            self.display.line(f"steps are not recorded, so that each waits for Python: {reason}")
+            self.learner.generator = torch.Generator(generator.device)  # the old one waits for a record for good
+            self.learner.generator.set_state(randomness)
+            self.display.line(f"steps are not recorded, so that each waits for Python: {first_line(error)}")
             super().step(index)
             return
         self.records[len(index)] = graph, places
         graph.replay()
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of what an error says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

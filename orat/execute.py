@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from datetime import timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device
-from orat.engine import arithmetic, engine_for
+from orat.engine import engine_for
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
 from orat.filtering import found_outliers, left_out_words
@@ -26,10 +27,12 @@ from orat.progress import Display
 from orat.relabeling import found_corrections
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
+from orat.telling import epoch_line
 from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
-SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
+SAVE_AT_MOST_EVERY = 5.0  # seconds between the checkpoints of short epochs
+TELL_AT_MOST_EVERY = 1.0  # seconds between their lines
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
@@ -52,23 +55,39 @@ def train(
 
     `engine` says how steps are executed: plain, replica, recorded, compiled, or auto for the quickest.
     """
-    display = display or Display()
+    job = open_job(run, out, data_dir, device, display or Display(), engine)
+    for _ in job.steps():
+        pass
+    return job.result
+
+
+def open_job(
+    run: Run, out: str | Path | None, data_dir: str | Path | None, device: str, display: Display, engine: str
+) -> Job | Done:
+    """A run in its folder, ready to go on; nothing is left to do where it is finished."""
     folder = RunFolder(Path(out) if out else default_folder(run))
     folder.check(run)
-    if (done := folder.result()) is not None:
+    if (result := folder.result()) is not None:
         display.line(f"{folder.path} is finished already")
-        return done
+        return Done(result)
     where = choose_device(device)
     parts = prepare(run, None if data_dir is None else Path(data_dir), str(where))
     model = build_model(run, parts.train)
     origin = None if folder.can_resume() else load_first(model, run)
     model = model.to(where)
     state = run.method.start(setting_of(run, parts)).to(where)
-    folder.claim(run, parts.train)
-    try:
-        return Job(folder, Learner(run, model, state), parts, display, where, origin, engine).work()
-    finally:
-        folder.lock.release()
+    return Job(folder, Learner(run, model, state), parts, display, where, origin, engine)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that is finished."""
+
+    result: dict[str, Any]
+
+    def steps(self) -> Iterator[None]:
+        """None is left."""
+        yield from ()
 
 
 class Job:
@@ -87,8 +106,9 @@ class Job:
         self.folder, self.learner, self.display, self.device = folder, learner, display, device
         self.run, self.parts, self.origin = learner.run, parts, origin
         self.data = on_device(parts.train, device)
-        self.steps = steps_per_epoch(len(self.data), learner.run.batch_size)
-        self.engine = engine_for(learner, self.data, display, engine, self.steps * learner.run.epochs)
+        self.epoch_steps = steps_per_epoch(len(self.data), learner.run.batch_size)
+        self.engine = engine_for(learner, self.data, display, engine, self.epoch_steps * learner.run.epochs)
+        self.result: dict[str, Any] = {}
         self.fingerprint = parts.train.fingerprint()
         self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
         self.constant_epochs = 0  # in a row, in which the network gave one class to everything
@@ -96,16 +116,19 @@ class Job:
         self.warned = False
         self.saved_at = self.told_at = self.started = time.monotonic()
 
-    def work(self) -> dict[str, Any]:
-        """Goes on to the last epoch, then tests."""
-        self.introduce()
-        self.resume()
-        while self.learner.epoch <= self.run.epochs:
-            self.one_epoch()
-        self.save()
-        result = self.test()
-        self.folder.finish(result)
-        return result
+    def steps(self) -> Iterator[None]:
+        """Goes on to the last epoch, a step at a time, then tests."""
+        self.folder.claim(self.run, self.parts.train)
+        try:
+            self.introduce()
+            self.resume()
+            while self.learner.epoch <= self.run.epochs:
+                yield from self.one_epoch()
+            self.save()
+            self.result = self.test()
+            self.folder.finish(self.result)
+        finally:
+            self.folder.lock.release()
 
     def introduce(self) -> None:
         """What is about to happen, in one line, and where the first weights come from, in another."""
@@ -158,16 +181,16 @@ class Job:
         }
         self.folder.save_resume(content)
 
-    def one_epoch(self) -> None:
+    def one_epoch(self) -> Iterator[None]:
         """The rest of the epoch under way: its steps, its validation, its line, its checkpoint."""
         learner, started = self.learner, time.monotonic()
         label = f"epoch {learner.epoch}/{self.run.epochs}"
-        with arithmetic(self.run.precision):
-            epoch = train_epoch(learner, self.data, self.engine)
-            for _ in self.display.track(epoch, label, self.steps, learner.step):
-                if time.monotonic() - self.saved_at > SAVE_EVERY:
-                    check_finite(learner, learner.loss_sum.item())
-                    self.save()
+        epoch = train_epoch(learner, self.data, self.engine)
+        for _ in self.display.track(epoch, label, self.epoch_steps, learner.step):
+            yield
+            if time.monotonic() - self.saved_at > SAVE_EVERY:
+                check_finite(learner, learner.loss_sum.item())
+                self.save()
         record = end_epoch(learner)
         if (used := learner.state.corrected()) is not None:
             record["corrections"] = found_corrections(used, self.data)
@@ -175,7 +198,7 @@ class Job:
         record["seconds"] = round(time.monotonic() - started, 3)
         self.folder.append_history(record)
         self.tell(record)
-        if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / self.steps, self.run.epochs / 20):
+        if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / self.epoch_steps, self.run.epochs / 20):
             raise self.collapse()
         if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY:
             self.save()
@@ -200,18 +223,10 @@ class Job:
             self.display.line(f"warning: epoch {record['epoch']}: {warning}")
             self.warned = True
         last = record["epoch"] == self.run.epochs
-        if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
+        if time.monotonic() - self.told_at < TELL_AT_MOST_EVERY and not last:
             return
         self.told_at = time.monotonic()
-        validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
-        changes = f"  cut {record['state']['cut']}" if record["state"].get("cut") else ""
-        if record.get("corrections"):
-            changes += f"  {correction_words(record['corrections'])}"
-        left = timedelta(seconds=round(record["seconds"] * (self.run.epochs - record["epoch"])))
-        self.display.line(
-            f"epoch {record['epoch']:>{len(str(self.run.epochs))}}/{self.run.epochs}  loss {record['loss']:.4f}"
-            f"  validation {validation or '-'}{changes}  {record['seconds']:.1f} s, {left} to go"
-        )
+        self.display.line(epoch_line(record, self.run.epochs))
 
     def collapse(self) -> TrainingError:
         """The error for a network that gives one class to everything."""
@@ -264,12 +279,6 @@ class Job:
 def tensors_of(state: nn.Module) -> dict[str, Tensor]:
     """The tensors of a method's state."""
     return {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
-
-
-def correction_words(found: dict[str, Any]) -> str:
-    """How many labels were changed in an epoch, and how many of those rightly where it is known."""
-    rightly = f" ({found['rightly']} rightly)" if "rightly" in found else ""
-    return f"corrected {found['changed']}{rightly}"
 
 
 def made_with(device: torch.device) -> dict[str, str]:

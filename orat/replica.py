@@ -28,9 +28,10 @@ class Replica(nn.Module):
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
-        self.dtype = dtype
         self.links: list[Refresh] = []
-        self.network = mirrored(model, dtype, self.links).eval().requires_grad_(False)
+        self.network = mirrored(model, dtype, self.links)
+        self.eval().requires_grad_(False)
+        self.answers = at_least_single(dtype)
         self.refresh()
 
     @torch.no_grad()
@@ -41,22 +42,27 @@ class Replica(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.network(x)
-        return logits.float()
+        return logits.to(self.answers)
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The precision of what a half would spoil: statistics, and the logits."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def mirrored(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
     """A module that computes the same in evaluation mode, with links that bring its tensors up to date."""
     if isinstance(module, Normalize):
-        return nn.Sequential(copied(module, torch.float32, links), Cast(dtype))
+        return nn.Sequential(copied(module, at_least_single(dtype), links), Cast(dtype))
     if isinstance(module, Dropout):
         return nn.Identity()
-    if isinstance(module, nn.Conv2d):
+    if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
         return convolution(module, None, dtype, links)
     if isinstance(module, nn.Linear) and module.out_features % ALIGNED:
         return product(module, dtype, links)
-    if isinstance(module, nn.Sequential):
-        return nn.Sequential(*chained(list(module), dtype, links))
-    kept = torch.float32 if isinstance(module, nn.BatchNorm2d) else dtype
+    if type(module).forward is nn.Sequential.forward:
+        return nn.Sequential(*chained(list(module.children()), dtype, links))
+    kept = at_least_single(dtype) if isinstance(module, nn.BatchNorm2d) else dtype
     twin = copied(module, kept, links)
     twin._modules = {name: mirrored(child, dtype, links) for name, child in module.named_children()}
     return twin
@@ -67,12 +73,18 @@ def chained(modules: list[nn.Module], dtype: torch.dtype, links: list[Refresh]) 
     mirrors = []
     while modules:
         first, *modules = modules
-        if isinstance(first, nn.Conv2d) and modules and isinstance(modules[0], nn.BatchNorm2d):
+        if modules and foldable(first, modules[0]):
             norm, *modules = modules
             mirrors.append(convolution(first, norm, dtype, links))  # type: ignore[arg-type]
         else:
             mirrors.append(mirrored(first, dtype, links))
     return mirrors
+
+
+def foldable(first: nn.Module, then: nn.Module) -> bool:
+    """Whether these are a convolution and a normalization by statistics that it keeps."""
+    convolves = isinstance(first, nn.Conv2d) and first.padding_mode == "zeros"
+    return convolves and isinstance(then, nn.BatchNorm2d) and then.running_mean is not None
 
 
 def copied(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
@@ -83,8 +95,8 @@ def copied(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Mo
         own = {}
         for name, source in vars(module)[kind].items():
             own[name] = source
-            if source is not None and source.is_floating_point():
-                own[name] = source.detach().to(dtype, copy=True)
+            if source is not None:
+                own[name] = source.detach().to(dtype if source.is_floating_point() else source.dtype, copy=True)
                 links.append(partial(own[name].copy_, source))
         setattr(twin, kind, own)
     return twin
@@ -103,7 +115,7 @@ class Cast(nn.Module):
 
 def convolution(layer: nn.Conv2d, norm: nn.BatchNorm2d | None, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
     """The mirror of a convolution and, if there is one, the normalization after it."""
-    plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.stride == (1, 1) and layer.padding_mode == "zeros"
+    plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.stride == (1, 1)
     kind = Patches if plain and layer.in_channels < FEW and isinstance(layer.padding, tuple) else Convolution
     mirror = kind(layer, dtype)
     links.append(lambda: mirror.update(*folded(layer, norm)))
@@ -173,7 +185,7 @@ class Product(nn.Module):
         self.bias[: self.outputs].copy_(bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weight, self.bias)[:, : self.outputs]
+        return functional.linear(x, self.weight, self.bias)[..., : self.outputs]
 
 
 class Patches(nn.Module):

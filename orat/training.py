@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -99,7 +100,8 @@ def train_epoch(learner: Learner, data: Dataset, engine: Engine | None = None) -
     set_pace(learner, learner.epoch - 1 + learner.step / steps)
     for index in divided(order, run.batch_size)[learner.step :]:
         set_pace(learner, learner.epoch - 1 + (learner.step + 1) / steps)
-        engine.step(index)
+        with arithmetic(run.precision):
+            engine.step(index)
         learner.step += 1
         yield learner.step
 
@@ -117,6 +119,19 @@ class Plain:
         learner = self.learner
         batch = batch_of(self.data, index, learner.run.augment, learner.generator)
         learner.loss_sum += train_step(learner, batch) * (len(index) / len(self.data))
+
+
+@contextmanager
+def arithmetic(precision: str) -> Iterator[None]:
+    """Matrix products and convolutions of float32 on a GPU: exactly so, or with ten bits of the fraction (TF32)."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark
+    cudnn.allow_tf32 = matmul.allow_tf32 = precision != "float32"
+    cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
 
 
 def train_step(learner: Learner, batch: Batch) -> Tensor:

@@ -24,7 +24,7 @@ def quick(data: str, method: Method, **changes: Any) -> Run:
     return Run(data=data, method=method, **{**QUICK, **changes})
 
 
-def train_until_stopped(run: Run, out: Path, saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def train_until_stopped(run: Run, out: Path, saves: int, monkeypatch: pytest.MonkeyPatch, engine: str = "auto") -> None:
     """A run that is interrupted right after so many checkpoints, of which there is one a step."""
     left = iter(range(saves - 1))
     save = execute.Job.save
@@ -38,7 +38,7 @@ def train_until_stopped(run: Run, out: Path, saves: int, monkeypatch: pytest.Mon
         patch.setattr(execute, "SAVE_EVERY", 0.0)
         patch.setattr(execute.Job, "save", save_then_stop)
         with pytest.raises(KeyboardInterrupt):
-            execute.train(run, out, display=SILENT)
+            execute.train(run, out, display=SILENT, engine=engine)
 
 
 def hears_ctrl_c() -> None:

@@ -14,9 +14,9 @@ PACKAGE = Path(orat.__file__).parent
 ORDER = (
     "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
     "ranking", "relabeling", "options", "lazy", "methods", "run", "replica", "training", "engine", "run_folder",
-    "metering", "journal", "evaluation", "masking", "breakdown", "curves", "examination", "devices", "finished",
-    "filtering", "prepare", "weights", "fine_tuning", "execute", "foreign", "subjects", "tables", "listing", "demo",
-    "flags", "cards", "commands", "cli", "__main__",
+    "metering", "journal", "evaluation", "masking", "breakdown", "curves", "examination", "devices", "provenance",
+    "timing", "finished", "filtering", "prepare", "weights", "fine_tuning", "telling", "execute", "many", "textbook",
+    "speed", "foreign", "subjects", "tables", "listing", "demo", "flags", "cards", "commands", "cli", "__main__",
 )  # fmt: skip
 
 

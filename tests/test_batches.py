@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from orat.data.batches import as_input, augmented, batch_of, cropped, divided, flipped, shuffled
+from orat.data.batches import as_input, augmented, batch_of, cropped, divided, flipped, shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
 
 
@@ -33,6 +33,21 @@ def test_an_epoch_has_every_sample_once_in_full_batches_but_for_two_halves_of_th
     parts = divided(shuffled(n, 0, 1), size)
     assert torch.cat(parts).sort().values.tolist() == list(range(n))
     assert [len(part) for part in parts] == sizes
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 8, 32, 45, 64, 100, 128])
+def test_any_division_is_in_order_and_in_full_batches_but_for_two_of_half_one_or_more(batch_size: int) -> None:
+    for n in range(1, 300):
+        order = torch.arange(n)
+        parts = divided(order, batch_size)
+        sizes = [len(part) for part in parts]
+        assert torch.equal(torch.cat(parts), order)
+        assert len(parts) == steps_per_epoch(n, batch_size)
+        last = sizes if n < batch_size else [size for size in sizes if size != batch_size]
+        assert sizes == [batch_size] * (len(sizes) - len(last)) + last
+        assert len(last) <= 2
+        assert n < batch_size or all(2 * size >= batch_size for size in last)
+        assert max(last, default=0) - min(last, default=0) <= 1
 
 
 def test_a_batch_has_its_samples_images_and_labels() -> None:

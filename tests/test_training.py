@@ -214,10 +214,9 @@ def test_a_network_that_gives_one_class_to_everything_is_stopped_and_said(tiny: 
         model[1][-1].weight.zero_()
         model[1][-1].bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
     folder = RunFolder(tmp_path / "a")
-    folder.claim(run, parts.train)
     learner = Learner(run, model, run.method.start(setting_of(run, parts)))
     with pytest.raises(TrainingError, match="collapsed.*lower --lr"):
-        execute.Job(folder, learner, parts, SILENT, torch.device("cpu")).work()
+        list(execute.Job(folder, learner, parts, SILENT, torch.device("cpu")).steps())
     assert len(folder.history()) == 3
 
 

@@ -25,7 +25,7 @@ class Dropout(nn.Module):
             return x
         self.asked += 1
         place = torch.arange(x.numel(), device=x.device).view(x.shape)
-        random = shifted(mixed(mixed(self.asked * GOLDEN) + place * GOLDEN), 64 - BITS)
+        random = shifted(mixed((place + mixed(self.asked * GOLDEN)) * GOLDEN), 64 - BITS)
         return x * ((random >= self.p * 2**BITS).to(x.dtype) / (1 - self.p))
 
 
@@ -37,4 +37,4 @@ def dropouts(model: nn.Module) -> list[Dropout]:
 def seed_dropout(model: nn.Module, seed: int) -> None:
     """Gives every dropout of a network its own part of this seed's random numbers."""
     for number, module in enumerate(dropouts(model)):
-        module.asked.fill_((seed << 40) + (number << 32))
+        module.asked.fill_(((seed << 40) + (number << 32)) % 2**63)  # of a seed beyond 23 bits, the last 23

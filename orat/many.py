@@ -1,0 +1,101 @@
+"""Several runs at once on one GPU, which a small network does not fill; one after the other on a CPU.
+
+Each run has its own data, network, state, generator and CUDA stream, and shares no tensor with another: what one
+does cannot reach another, so that a run ends as it would have alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from orat.devices import choose_device
+from orat.errors import TrainingError
+from orat.execute import Done, Job, open_job
+from orat.progress import Display
+from orat.run import Run
+
+AT_ONCE = 8  # on a GPU
+
+
+def train_many(
+    runs: Mapping[str | Path, Run],
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    display: Display | None = None,
+    engine: str = "auto",
+    at_once: int = AT_ONCE,
+) -> dict[str | Path, dict[str, Any]]:
+    """Trains runs in their folders and returns their results; a run that breaks leaves its error, and others go on."""
+    display = display or Display()
+    where = choose_device(device)
+    waiting, under_way = deque(runs.items()), deque[Sitting]()
+    results: dict[str | Path, dict[str, Any]] = {}
+    while waiting or under_way:
+        if waiting and len(under_way) < (at_once if where.type == "cuda" else 1):
+            folder, run = waiting.popleft()
+            under_way.append(Sitting(folder, run, data_dir, where, Named(display, Path(folder).name), engine))
+            continue
+        sitting = under_way.popleft()
+        try:
+            if sitting.step():
+                under_way.append(sitting)
+                continue
+            results[sitting.folder] = sitting.job.result
+        except TrainingError as error:
+            results[sitting.folder] = {"error": str(error)}
+            display.line(f"{sitting.folder}: {error}")
+        display.line(f"{len(results)} of {len(runs)} runs are done")
+    return {folder: results[folder] for folder in runs}
+
+
+class Sitting:
+    """One run among others, on a stream of its own."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        run: Run,
+        data_dir: str | Path | None,
+        where: torch.device,
+        display: Display,
+        engine: str,
+    ) -> None:
+        self.folder = folder
+        self.stream = torch.cuda.Stream(where) if where.type == "cuda" else None
+        with self.own_stream():
+            self.job: Job | Done = open_job(run, folder, data_dir, str(where), display, engine)
+        self.steps: Iterator[None] = self.job.steps()
+
+    def step(self) -> bool:
+        """Goes one step on; whether there may be more."""
+        with self.own_stream():
+            return next(self.steps, END) is not END
+
+    def own_stream(self) -> Any:
+        """All that the run does on a GPU is done there, in its order."""
+        return torch.cuda.stream(self.stream) if self.stream else nullcontext()
+
+
+END = object()  # what no step yields
+
+
+class Named(Display):
+    """Lines with the name of a run before them, and no bars, of which there would be many."""
+
+    def __init__(self, display: Display, name: str) -> None:
+        super().__init__(display.shown)
+        self.name = name
+
+    def line(self, text: str) -> None:
+        """One line that stays."""
+        super().line(f"{self.name}: {text}")
+
+    def track(self, items: Any, label: str, total: int, start: int = 0) -> Iterator[Any]:
+        """The items."""
+        yield from items
