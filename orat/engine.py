@@ -44,6 +44,13 @@ def engine_for(learner: Learner, data: Dataset, display: Display, kind: str = "a
     return Mirrored(learner, data) if kind == "replica" else Recorded(learner, data, display, kind == "compiled")
 
 
+def takes_halves(precision: str, device: torch.device) -> bool:
+    """Whether attacks are in bfloat16 there; on a CPU only where it was asked for and has instructions for it."""
+    if precision == "auto":
+        return device.type == "cuda"
+    return precision == "mixed" and able(device, torch.bfloat16)
+
+
 class Mixed(nn.Module):
     """A network whose matrix products and convolutions are in bfloat16, and all else in float32."""
 
@@ -99,20 +106,21 @@ class Mirrored(Plain):
         self.equip(quick)
 
     def equip(self, quick: Callable[..., Any]) -> None:
-        """Makes the forms of the network for full batches, which may be compiled, and for the rare others."""
+        """Makes the forms of the network for the usual step, which may be compiled, and for the rare others."""
         run, model, device = self.learner.run, self.learner.model, self.learner.loss_sum.device
-        half = run.precision == "mixed" and able(device, torch.bfloat16)
+        half = takes_halves(run.precision, device)
         seen_as = Mixed(model) if half and device.type == "cuda" else model
         replica = Replica(model, torch.bfloat16 if half else torch.float32) if run.attack_mode == "eval" else None
         self.forms = {
-            full: (make(seen_as), ReplicaSight(replica, make) if replica else None)
-            for full, make in ((True, quick), (False, as_it_is))
+            usual: (make(seen_as), ReplicaSight(replica, make) if replica else None)
+            for usual, make in ((True, quick), (False, as_it_is))
         }
 
     def step(self, index: Indices) -> None:
         """One step on these samples."""
         learner = self.learner
-        learner.seen_as, learner.sight = self.forms[len(index) == learner.run.batch_size]
+        usual = len(index) == learner.run.batch_size and learner.pace == 1
+        learner.seen_as, learner.sight = self.forms[usual]
         if learner.sight is not None:
             learner.sight.stale = True
         super().step(index)
@@ -178,6 +186,8 @@ class Recorded(Mirrored):
         try:
             with torch.cuda.graph(graph, pool=self.pool):
                 super().step(places)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             self.works = False
             self.learner.generator = torch.Generator(generator.device)  # the old one waits for a record for good

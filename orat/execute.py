@@ -16,7 +16,7 @@ from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device
-from orat.engine import engine_for
+from orat.engine import engine_for, takes_halves
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
 from orat.filtering import found_outliers, left_out_words
@@ -264,8 +264,13 @@ class Job:
         return result | {
             "seconds": round(seconds, 1),
             "fingerprint": self.fingerprint,
-            "made_with": made_with(self.device) | {"engine": self.engine.name},
+            "made_with": made_with(self.device) | self.executed_with(),
         }
+
+    def executed_with(self) -> dict[str, str]:
+        """How steps were executed."""
+        halves = self.engine.name != "plain" and takes_halves(self.run.precision, self.device)
+        return {"engine": self.engine.name, "attacks_in": "bfloat16" if halves else "float32"}
 
     def accuracy(self, label: str) -> dict[str, float]:
         """Accuracy on the test part under the paper's attacks."""

@@ -89,8 +89,8 @@ class Run:
     augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of training images")
     image_size: tuple[int, int] | None = option(None, "resize a folder's images to this, such as 32x48", parse=size)
     normalize: bool = option(False, "normalize by the training set's mean and deviation, inside the network")
-    precision: Literal["mixed", "tf32", "float32"] = option(
-        "mixed", "arithmetic on a GPU: bfloat16 where it keeps accuracy, TF32, or plain; a CPU always takes float32"
+    precision: Literal["auto", "mixed", "tf32", "float32"] = option(
+        "auto", "arithmetic: mixed with bfloat16, TF32 or plain; auto is mixed on a GPU, plain on a CPU"
     )
     seed: int = option(0, "seed of the weights, the batches and the attacks")
 

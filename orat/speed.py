@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from orat.attacks.quick import able
 from orat.data.batches import shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
-from orat.engine import engine_for
+from orat.engine import engine_for, takes_halves
 from orat.errors import InputError
 from orat.methods import ORAT
 from orat.models.networks import network
@@ -50,7 +49,7 @@ class Comparison:
     models: tuple[str, ...]
     device: torch.device
     engine: str = "auto"
-    precision: str = "mixed"
+    precision: str = "auto"
     batch_size: int = 128
     attack_steps: int = 10
     rounds: int = 5
@@ -111,9 +110,12 @@ def report(textbook: Timing, ours: Timing, product: Timing, flops: int, side: in
     }
 
 
-def compare(plan: Comparison, display: Display, clock: Callable[[], float] = time.perf_counter) -> list[dict[str, Any]]:
-    """One row a network."""
-    return [compared(plan, model, Machine(plan.device, clock), display) for model in plan.models]
+def compare(
+    plan: Comparison, display: Display, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[dict[str, Any]]:
+    """One row a network, as soon as it is measured."""
+    for model in plan.models:
+        yield compared(plan, model, Machine(plan.device, clock), display)
 
 
 def compared(plan: Comparison, model: str, machine: Machine, display: Display) -> dict[str, Any]:
@@ -171,8 +173,8 @@ class Ours:
     @property
     def attack_type(self) -> torch.dtype:
         """The type that the attack computes in."""
-        mixed = self.run.precision == "mixed" and self.engine.name != "plain"
-        return torch.bfloat16 if mixed and able(self.data.labels.device, torch.bfloat16) else torch.float32
+        halves = self.engine.name != "plain" and takes_halves(self.run.precision, self.data.labels.device)
+        return torch.bfloat16 if halves else torch.float32
 
 
 def textbook_step(run: Run, data: Dataset, batches: Sequence[Indices]) -> Step:

@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     )
     one.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
     one.add_argument("--engine", default="auto", help="of ours: plain, replica, recorded, compiled (default: auto)")
-    one.add_argument("--precision", default="mixed", help="of ours: mixed, tf32, float32 (default: mixed)")
+    one.add_argument("--precision", default="auto", help="of ours: auto, mixed, tf32, float32 (default: auto)")
     one.add_argument("--batch-size", metavar="N", help="samples a step (default: 128)")
     one.add_argument("--attack-steps", metavar="N", help="steps of the training attack (default: 10)")
     one.add_argument("--rounds", metavar="N", help="turns that each of the two has (default: 5)")
@@ -53,15 +53,18 @@ def run(arguments: Namespace) -> int:
     from orat.speed import compare
 
     plan, out = plan_of(arguments), read(arguments, "out", file_to_write)
+    rows: list[dict[str, Any]] = []
     content = {
         "what": "one training step (PGD and update), milliseconds: median over rounds of the mean of a round's steps",
-        "rows": compare(plan, Display()),
+        "rows": rows,
         "hardware": hardware(plan.device),
         "versions": versions(),
         "commit": arguments.commit or commit(),
     }
-    if out:
-        out.write_text(json.dumps(content, indent=1) + "\n")
+    for row in compare(plan, Display()):
+        rows.append(row)
+        if out:  # at once: the next network may take long
+            out.write_text(json.dumps(content, indent=1) + "\n")
     if arguments.json:
         print_json(content)
         return 0
