@@ -31,8 +31,7 @@ from orat.telling import epoch_line
 from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
-SAVE_AT_MOST_EVERY = 5.0  # seconds between the checkpoints of short epochs
-TELL_AT_MOST_EVERY = 1.0  # seconds between their lines
+SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
@@ -223,7 +222,7 @@ class Job:
             self.display.line(f"warning: epoch {record['epoch']}: {warning}")
             self.warned = True
         last = record["epoch"] == self.run.epochs
-        if time.monotonic() - self.told_at < TELL_AT_MOST_EVERY and not last:
+        if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
             return
         self.told_at = time.monotonic()
         self.display.line(epoch_line(record, self.run.epochs))

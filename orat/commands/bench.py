@@ -161,11 +161,12 @@ def recorded(file: Path) -> dict[str, Any]:
 
 def page(contents: dict[str, dict[str, Any]]) -> str:
     """Files as one Markdown table, small networks first, and a line on each file."""
-    columns = ("model", "machine", *TITLES[2:])
+    columns = ("model", "machine", "engine", "precision (attack)", *TITLES[TEXT_COLUMNS:])
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     rows = [(row, machine(content)) for content in contents.values() for row in content["rows"]]
     for row, where in sorted(rows, key=lambda pair: (pair[0]["device"], pair[0]["flops"])):
-        lines.append(f"| {' | '.join([row['model'], where, row['engine'], row['precision'], *figures(row)])} |")
+        precision = f"{row['precision']} ({row['attack_type']})"
+        lines.append(f"| {' | '.join([row['model'], where, row['engine'], precision, *figures(row)])} |")
     lines.append("")
     for name, content in contents.items():
         what = "; ".join(f"{row['model']}: {settings(row)}" for row in content["rows"])
