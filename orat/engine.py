@@ -149,9 +149,7 @@ class Recorded(Mirrored):
             self.phase = phase
             self.records.clear()
             self.met.clear()
-            self.pool = (
-                torch.cuda.graph_pool_handle()
-            )  # memory of the new records; the old is gone with the last of them
+            self.pool = torch.cuda.graph_pool_handle()  # the old one is gone with the last record in it
         size = len(index)
         if size in self.records:
             graph, places = self.records[size]
