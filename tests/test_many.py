@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from orat.many import Sitting, train_many
 from orat.methods import Method
 from orat.progress import SILENT
 from orat.run import Run
+from orat.run_folder import RunFolder
 
 CPU = torch.device("cpu")
 METHODS: dict[str, Method] = {
@@ -107,6 +109,22 @@ def test_no_tensor_is_shared_between_runs(tiny: str, tmp_path: Path) -> None:
     assert not memory[0] & memory[1]
     jobs = [sitting.job for sitting in sittings]
     assert jobs[0].learner.generator is not jobs[1].learner.generator
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.filterwarnings("default")
+def test_gpu_runs_at_once_end_as_alone(images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that always add in one order: all that is left to differ is what one run could do to another."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    runs = {name: replace(run, precision="float32", epochs=4, batch_size=16) for name, run in runs_on(images).items()}
+    for name, run in runs.items():
+        orat.train(run, tmp_path / "alone" / name, device="cuda", display=SILENT, engine="recorded")
+    together: dict[str | Path, Run] = {tmp_path / "together" / name: run for name, run in runs.items()}
+    train_many(together, device="cuda", display=SILENT, engine="recorded", at_once=len(runs))
+    for name in runs:
+        alone, other = (RunFolder(tmp_path / where / name).load_tensors("model") for where in ("alone", "together"))
+        for key in alone:
+            assert torch.allclose(alone[key], other[key], rtol=1e-5, atol=1e-6), (name, key)
 
 
 def test_results_come_in_the_order_of_the_runs_and_a_finished_run_is_not_trained_again(
