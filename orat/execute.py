@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from orat.fine_tuning import load_first, origin_words
 from orat.numbers import radius
 from orat.prepare import Parts, build_model, prepare, setting_of
 from orat.progress import Display
+from orat.provenance import hardware, versions
 from orat.relabeling import found_corrections
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
@@ -32,6 +32,7 @@ from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
+FORMAT = 2  # of checkpoints: an older one counts its steps by other batches
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
@@ -148,6 +149,11 @@ class Job:
         if saved is None:
             self.folder.write_history([])
             return
+        if saved.get("format") != FORMAT:
+            raise InputError(
+                f"{self.folder.path} was stopped by another version of orat, whose steps were other ones: "
+                "finish it with that one, or give --out a new folder"
+            )
         if saved["device"] != self.device.type:
             raise InputError(
                 f"{self.folder.path} was started on {saved['device']}, not on {self.device.type}: "
@@ -160,7 +166,7 @@ class Job:
             )
         self.learner.load_state_dict(saved["learner"])
         self.chosen, self.constant_epochs = saved["chosen"], saved["constant_epochs"]
-        self.seconds, self.origin = saved["seconds"], saved.get("origin")
+        self.seconds, self.origin = saved["seconds"], saved["origin"]
         known = [record for record in self.folder.history() if record["epoch"] < self.learner.epoch]
         self.folder.write_history(known)
         at = f"epoch {self.learner.epoch}" + (f", step {self.learner.step + 1}" if self.learner.step else "")
@@ -170,6 +176,7 @@ class Job:
         """Replaces the checkpoint."""
         self.saved_at = time.monotonic()
         content = {
+            "format": FORMAT,
             "device": self.device.type,
             "fingerprint": self.fingerprint,
             "learner": self.learner.state_dict(),
@@ -263,13 +270,17 @@ class Job:
         return result | {
             "seconds": round(seconds, 1),
             "fingerprint": self.fingerprint,
-            "made_with": made_with(self.device) | self.executed_with(),
+            "made_with": self.made_with(),
         }
 
-    def executed_with(self) -> dict[str, str]:
-        """How steps were executed."""
+    def made_with(self) -> dict[str, str]:
+        """The versions and the hardware behind the result, and how steps were executed."""
         halves = self.engine.name != "plain" and takes_halves(self.run.precision, self.device)
-        return {"engine": self.engine.name, "attacks_in": "bfloat16" if halves else "float32"}
+        return versions() | {
+            "device": f"{self.device.type} {hardware(self.device)['device']}",
+            "engine": self.engine.name,
+            "attacks_in": "bfloat16" if halves else "float32",
+        }
 
     def accuracy(self, label: str) -> dict[str, float]:
         """Accuracy on the test part under the paper's attacks."""
@@ -283,9 +294,3 @@ class Job:
 def tensors_of(state: nn.Module) -> dict[str, Tensor]:
     """The tensors of a method's state."""
     return {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
-
-
-def made_with(device: torch.device) -> dict[str, str]:
-    """The versions and the hardware behind a result."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return {"torch": torch.__version__, "python": platform.python_version(), "device": f"{device.type} {name}"}

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from orat import losses, ranking, relabeling, state
     from orat.attacks import TrainingAttack
     from orat.state import BurnIn, State
-    from orat.types import Batch, Labels, Logits, PerSample, Scalar
+    from orat.types import Batch, Logits, PerSample, Scalar
 else:
     MODULES = {
         "functional": "torch.nn.functional", "losses": "orat.losses", "ranking": "orat.ranking",
         "relabeling": "orat.relabeling", "state": "orat.state",
     }  # fmt: skip
     # Types stand in annotations, which are never evaluated.
-    TYPES = ("Batch", "BurnIn", "Labels", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor")
+    TYPES = ("Batch", "BurnIn", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor")
 
     class OnFirstUse:
         """Stands for a module until one of its names is wanted."""
@@ -34,6 +34,6 @@ else:
     globals().update(dict.fromkeys((*TYPES, "TrainingAttack"), Any))
 
 __all__ = [
-    "Batch", "BurnIn", "Labels", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor", "TrainingAttack",
-    "functional", "losses", "ranking", "relabeling", "state",
+    "Batch", "BurnIn", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor", "TrainingAttack", "functional",
+    "losses", "ranking", "relabeling", "state",
 ]  # fmt: skip

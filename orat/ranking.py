@@ -185,6 +185,3 @@ class MinMaxLoss(RankedRangeLoss):
             f"{least:.2f}..{most:.2f}; only their sum, the upper cut {lower + width:.2f}, is determined "
             f"(solver rank does not drift)"
         )
-
-
-SOLVERS = {"rank": RankedRangeLoss, "minmax": MinMaxLoss}

@@ -41,7 +41,10 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["data", "--help"]])
+COMMANDS = ("train", "train-many", "evaluate", "methods", "data", "demo", "bench")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
 def test_help_does_not_import_torch(arguments: list[str]) -> None:
     script = (
         "import sys\nfrom orat.cli import main\n"

@@ -409,7 +409,9 @@ def test_gpu_records_honor_changes_of_rate_radius_and_phase(solver: str) -> None
     assert_same_training(recorded, executed)
     steady = on_gpu(method, True, 45, warmup=0.0, milestones=(), attack_warmup=0.0)
     assert (
-        apart(weights(steady.learner.model), weights(executed.learner.model), weights(NETWORKS["batch norm"]()).cuda())
+        apart(
+            weights(steady.learner.model), weights(executed.learner.model), weights(NETWORKS["batch norm"]()).to("cuda")
+        )
         > 0.1
     )
 

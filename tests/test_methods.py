@@ -523,13 +523,18 @@ def test_the_guard_against_waiting_sees_it(wait: Callable[[Tensor], object]) -> 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", TRIED)
 def test_no_step_waits_for_a_real_gpu(name: str) -> None:
-    method, model, here = TRIED[name], network().cuda(), samples()
-    batch = Batch(here.x.cuda(), here.y.cuda(), here.index.cuda())
+    method, model, here = TRIED[name], network().to("cuda"), samples()
+    batch = Batch(here.x.to("cuda"), here.y.to("cuda"), here.index.to("cuda"))
     attack = TrainingAttack(PGD(0.2, 4), torch.Generator("cuda").manual_seed(0))
     state = beyond_first_epoch(method, model, batch, attack)
-    torch.cuda.set_sync_debug_mode("error")
+    losses = []
+    torch.cuda.set_sync_debug_mode("error")  # which raises where anything waits
     try:
         for epoch in (1, 2):
-            method.loss(model, batch, attack, state, epoch).backward()
+            losses.append(method.loss(model, batch, attack, state, epoch))
+            losses[-1].backward()
+        with pytest.raises(RuntimeError, match="synchroniz"):
+            losses[0].item()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert torch.stack(losses).isfinite().all()

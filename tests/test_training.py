@@ -11,7 +11,7 @@ from quick_runs import quick, train_until_stopped
 
 import orat
 from orat import execute
-from orat.errors import TrainingError
+from orat.errors import InputError, TrainingError
 from orat.methods import METHODS, Method, Setting
 from orat.prepare import build_model, prepare, setting_of
 from orat.progress import SILENT
@@ -74,6 +74,20 @@ def test_a_run_stopped_in_the_middle_of_an_epoch_ends_as_if_never_stopped(
     assert saved["step"] > 0
     orat.train(run, tmp_path / "broken", display=SILENT)
     assert_same(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_run_stopped_by_a_version_with_other_steps_is_not_gone_on_with(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = quick(tiny, orat.AT())
+    train_until_stopped(run, tmp_path / "a", 3, monkeypatch)
+    file = tmp_path / "a" / "resume.pt"
+    saved = torch.load(file, weights_only=True)
+    torch.save({name: value for name, value in saved.items() if name != "format"}, file)
+    words = "was stopped by another version of orat.*give --out a new folder"
+    with pytest.raises(InputError, match=words):
+        orat.train(run, tmp_path / "a", display=SILENT)
+    assert file.exists()
 
 
 @pytest.mark.parametrize("solver", ["rank", "minmax"])
