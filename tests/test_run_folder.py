@@ -57,7 +57,7 @@ def test_a_run_goes_on_only_on_the_kind_of_device_it_was_started_on(tiny: str, t
     folder = RunFolder(tmp_path / "a")
     folder.claim(run, prepare(run).train)
     folder.write_history([])
-    folder.save_resume({"device": "cuda"})
+    folder.save_resume({"format": execute.FORMAT, "device": "cuda"})
     folder.lock.release()
     with pytest.raises(InputError, match="was started on cuda, not on cpu: go on with --device cuda"):
         orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
