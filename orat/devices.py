@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
 from orat.data.dataset import Dataset
@@ -24,3 +26,11 @@ def on_device(dataset: Dataset, device: torch.device) -> Dataset:
     if device.type == "cuda" and dataset.images.nbytes > torch.cuda.mem_get_info(device)[0] / 2:
         return dataset
     return dataset.to(device)
+
+
+def until_done(device: torch.device) -> Iterator[None]:
+    """Yields until the device has done all that it was told on this stream; meanwhile it may be told other things."""
+    if device.type == "cuda":
+        told = torch.cuda.current_stream(device).record_event()
+        while not told.query():
+            yield

@@ -7,7 +7,6 @@ the same `train_step`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import partial
 from typing import Any
 
 import torch
@@ -67,6 +66,11 @@ class Mixed(nn.Module):
 def as_it_is(function: Any) -> Any:
     """Does not compile."""
     return function
+
+
+def quickened(function: Any) -> Any:
+    """Compiled for the shapes at hand, with more than one way tried for each kernel."""
+    return torch.compile(function, dynamic=False, options={"max_autotune_pointwise": True})
 
 
 class ReplicaSight:
@@ -134,7 +138,7 @@ class Recorded(Mirrored):
     """
 
     def __init__(self, learner: Learner, data: Dataset, display: Display, compiled: bool) -> None:
-        super().__init__(learner, data, partial(torch.compile, dynamic=False) if compiled else as_it_is)
+        super().__init__(learner, data, quickened if compiled else as_it_is)
         self.display = display
         self.name = "compiled" if compiled else "recorded"
         self.records: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
@@ -182,7 +186,7 @@ class Recorded(Mirrored):
         randomness = generator.get_state()
         graph.register_generator_state(generator)
         try:
-            with torch.cuda.graph(graph, pool=self.pool):
+            with torch.cuda.graph(graph, pool=self.pool, stream=own_stream()):
                 super().step(places)
         except torch.OutOfMemoryError:
             raise
@@ -195,6 +199,16 @@ class Recorded(Mirrored):
             return
         self.records[len(index)] = graph, places
         graph.replay()
+
+
+def own_stream() -> torch.cuda.Stream | None:
+    """The stream that steps are replayed on, to record them there too; None where it is the device's default.
+
+    Matrix products have a workspace for each stream. Records made on one and the same share it, and those of two runs
+    that are replayed side by side would write into each other's sums.
+    """
+    stream = torch.cuda.current_stream()
+    return None if stream == torch.cuda.default_stream() else stream
 
 
 def first_line(error: Exception) -> str:

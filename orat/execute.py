@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
-from orat.devices import choose_device, on_device
+from orat.devices import choose_device, on_device, until_done
 from orat.engine import engine_for, takes_halves
 from orat.errors import InputError, TrainingError
 from orat.evaluation import evaluate, predict
@@ -197,6 +197,7 @@ class Job:
             if time.monotonic() - self.saved_at > SAVE_EVERY:
                 check_finite(learner, learner.loss_sum.item())
                 self.save()
+        yield from until_done(self.device)
         record = end_epoch(learner)
         if (used := learner.state.corrected()) is not None:
             record["corrections"] = found_corrections(used, self.data)

@@ -36,10 +36,13 @@ def train_many(
     where = choose_device(device)
     waiting, under_way = deque(runs.items()), deque[Sitting]()
     results: dict[str | Path, dict[str, Any]] = {}
+    at_once = at_once if where.type == "cuda" else 1
+    newest: Sitting | None = None
     while waiting or under_way:
-        if waiting and len(under_way) < (at_once if where.type == "cuda" else 1):
+        if waiting and len(under_way) < at_once and (newest is None or newest.is_on_its_way(at_once)):
             folder, run = waiting.popleft()
-            under_way.append(Sitting(folder, run, data_dir, where, Named(display, Path(folder).name), engine))
+            newest = Sitting(folder, run, data_dir, where, Named(display, Path(folder).name), engine)
+            under_way.append(newest)
             continue
         sitting = under_way.popleft()
         try:
@@ -71,11 +74,19 @@ class Sitting:
         with self.own_stream():
             self.job: Job | Done = open_job(run, folder, data_dir, str(where), display, engine)
         self.steps: Iterator[None] = self.job.steps()
+        self.taken = 0
+        self.ended = False
 
     def step(self) -> bool:
         """Goes one step on; whether there may be more."""
         with self.own_stream():
-            return next(self.steps, END) is not END
+            self.ended = next(self.steps, END) is END
+        self.taken += 1
+        return not self.ended
+
+    def is_on_its_way(self, share: int) -> bool:
+        """Whether it has done this share of an epoch, so that the next one's epochs end, and are tested, later."""
+        return self.ended or isinstance(self.job, Done) or self.taken * share >= self.job.epoch_steps
 
     def own_stream(self) -> Any:
         """All that the run does on a GPU is done there, in its order."""

@@ -1,7 +1,8 @@
 """A network as an attack sees it: in evaluation mode, nothing to learn, and as few operations as will do.
 
-Batch normalization is folded into the convolution before it, dropout is left out, and convolutions of few channels are
-matrix products, which a GPU is made for. It gives the network's own answers, up to rounding.
+Batch normalization is folded into the convolution before it, dropout is left out, convolutions of few channels are
+matrix products, which a GPU is made for, and numbers of channels are what its tensor cores take. It gives the
+network's own answers, up to rounding.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from orat.mirrors import ALIGNED, Cast, Convolution, Narrow, Patches, Product
 from orat.models.dropout import Dropout
 from orat.models.normalize import Normalize
 
 FEW = 8  # channels below which a convolution leaves tensor cores idle
-ALIGNED = 8  # columns that a matrix product on tensor cores wants a multiple of
+POOLED_ON = "cuda"  # where a convolution of few channels takes in the pooling after it; torch's own is quicker on a CPU
 
 Refresh = Callable[[], Any]
 
@@ -69,22 +70,52 @@ def mirrored(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.
 
 
 def chained(modules: list[nn.Module], dtype: torch.dtype, links: list[Refresh]) -> list[nn.Module]:
-    """The mirrors of modules that follow each other; a convolution takes in the normalization after it."""
+    """The mirrors of modules that follow each other; a convolution takes in what it can of those after it."""
     mirrors = []
     while modules:
         first, *modules = modules
-        if modules and foldable(first, modules[0]):
-            norm, *modules = modules
-            mirrors.append(convolution(first, norm, dtype, links))  # type: ignore[arg-type]
-        else:
+        if not convolves(first):
             mirrors.append(mirrored(first, dtype, links))
-    return mirrors
+            continue
+        norm = modules.pop(0) if modules and keeps_statistics(modules[0]) else None
+        side = pooled(first, modules[0]) if modules else 1
+        modules = modules[1:] if side > 1 else modules
+        mirrors.append(convolution(first, norm, dtype, links, side))  # type: ignore[arg-type]
+    return aligned(mirrors)
 
 
-def foldable(first: nn.Module, then: nn.Module) -> bool:
-    """Whether these are a convolution and a normalization by statistics that it keeps."""
-    convolves = isinstance(first, nn.Conv2d) and first.padding_mode == "zeros"
-    return convolves and isinstance(then, nn.BatchNorm2d) and then.running_mean is not None
+def convolves(module: nn.Module) -> bool:
+    """Whether this is a convolution with zeros around the image."""
+    return isinstance(module, nn.Conv2d) and module.padding_mode == "zeros"
+
+
+def keeps_statistics(module: nn.Module) -> bool:
+    """Whether this normalizes by statistics that it keeps."""
+    return isinstance(module, nn.BatchNorm2d) and module.running_mean is not None
+
+
+def pooled(layer: nn.Module, then: nn.Module) -> int:
+    """The side of the squares that a pooling takes the largest of, if the mirror of a convolution can do it; else 1."""
+    if not (isinstance(layer, nn.Conv2d) and isinstance(then, nn.MaxPool2d) and by_patches(layer)):
+        return 1
+    side = then.kernel_size
+    whole = then.stride == side and (then.padding, then.dilation, then.ceil_mode) == (0, 1, False)
+    if layer.weight.device.type != POOLED_ON or not isinstance(side, int) or not whole:
+        return 1
+    return side if all((size - 1) % side == 0 for size in layer.kernel_size) else 1
+
+
+def aligned(mirrors: list[nn.Module]) -> list[nn.Module]:
+    """The same with channels for tensor cores: those too many are zero, and cut off where they would be seen."""
+    result, extra = list[nn.Module](), 0
+    for mirror in mirrors:
+        if isinstance(mirror, Convolution) and not mirror.grouped:
+            extra = mirror.widen(extra)
+        elif extra and not isinstance(mirror, (nn.ReLU, nn.MaxPool2d, nn.Identity)):
+            result.append(Narrow(extra))
+            extra = 0
+        result.append(mirror)
+    return [*result, Narrow(extra)] if extra else result
 
 
 def copied(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
@@ -102,22 +133,17 @@ def copied(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Mo
     return twin
 
 
-class Cast(nn.Module):
-    """Gives its input another precision."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.to(self.dtype)
-
-
-def convolution(layer: nn.Conv2d, norm: nn.BatchNorm2d | None, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
-    """The mirror of a convolution and, if there is one, the normalization after it."""
+def by_patches(layer: nn.Conv2d) -> bool:
+    """Whether a convolution is mirrored by a product of patches: one of few channels, and nothing special."""
     plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.stride == (1, 1)
-    kind = Patches if plain and layer.in_channels < FEW and isinstance(layer.padding, tuple) else Convolution
-    mirror = kind(layer, dtype)
+    return plain and layer.in_channels < FEW and isinstance(layer.padding, tuple)
+
+
+def convolution(
+    layer: nn.Conv2d, norm: nn.BatchNorm2d | None, dtype: torch.dtype, links: list[Refresh], pool: int = 1
+) -> nn.Module:
+    """The mirror of a convolution and, if there are such, the normalization and the pooling after it."""
+    mirror = Patches(layer, dtype, pool) if by_patches(layer) else Convolution(layer, dtype)
     links.append(lambda: mirror.update(*folded(layer, norm)))
     return mirror
 
@@ -137,104 +163,9 @@ def folded(layer: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tenso
     return weight * scale[:, None, None, None], bias * scale + shift
 
 
-class Convolution(nn.Module):
-    """A convolution with given weights."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, layer: nn.Conv2d, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.settings: tuple[Any, ...] = (layer.stride, layer.padding, layer.dilation, layer.groups)
-        self.register_buffer("weight", layer.weight.detach().to(dtype, copy=True))
-        self.register_buffer("bias", layer.weight.new_zeros(layer.out_channels, dtype=dtype))
-
-    def update(self, weight: Tensor, bias: Tensor) -> None:
-        """Takes new weights."""
-        self.weight.copy_(weight)
-        self.bias.copy_(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.conv2d(x, self.weight, self.bias, *self.settings)
-
-
 def product(layer: nn.Linear, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
     """The mirror of a linear layer whose outputs are no multiple of what tensor cores take."""
     mirror = Product(layer, dtype)
     bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
     links.append(lambda: mirror.update(layer.weight, bias))
     return mirror
-
-
-class Product(nn.Module):
-    """A linear layer with some more outputs, which are cut off again."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, layer: nn.Linear, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.outputs = layer.out_features
-        wide = self.outputs + -self.outputs % ALIGNED
-        self.register_buffer("weight", layer.weight.new_zeros(wide, layer.in_features, dtype=dtype))
-        self.register_buffer("bias", layer.weight.new_zeros(wide, dtype=dtype))
-
-    def update(self, weight: Tensor, bias: Tensor) -> None:
-        """Takes new weights."""
-        self.weight[: self.outputs].copy_(weight)
-        self.bias[: self.outputs].copy_(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weight, self.bias)[..., : self.outputs]
-
-
-class Patches(nn.Module):
-    """A convolution of few channels as one product of all patches with a matrix."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, layer: nn.Conv2d, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.size = (layer.kernel_size[0], layer.kernel_size[1])
-        rows, columns = (int(side) for side in layer.padding)
-        self.padding = (columns, columns, rows, rows)
-        values = layer.in_channels * self.size[0] * self.size[1]
-        self.spare = -values % ALIGNED
-        self.register_buffer("weight", layer.weight.new_zeros(layer.out_channels, values + self.spare, dtype=dtype))
-        self.register_buffer("bias", layer.weight.new_zeros(layer.out_channels, dtype=dtype))
-
-    def update(self, weight: Tensor, bias: Tensor) -> None:
-        """Takes new weights; in a patch, the place in the kernel comes before the channel."""
-        flat = weight.permute(0, 2, 3, 1).flatten(1)
-        self.weight[:, : flat.shape[1]].copy_(flat)
-        self.bias.copy_(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        patches = Gather.apply(functional.pad(x, self.padding), self.size, self.spare)
-        return functional.linear(patches, self.weight, self.bias).movedim(-1, 1)
-
-
-class Gather(torch.autograd.Function):
-    """Images -> the patch around each place, (n, rows, columns, values); back, each pixel sums its places in them."""
-
-    @staticmethod
-    def forward(x: Tensor, size: tuple[int, int], spare: int) -> Tensor:
-        patches = x.unfold(2, size[0], 1).unfold(3, size[1], 1).permute(0, 2, 3, 4, 5, 1).flatten(3)
-        return functional.pad(patches, (0, spare))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-        x, ctx.size, _ = inputs
-        ctx.channels = x.shape[1]
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
-        high, wide = ctx.size
-        total = None
-        for place in range(high * wide):
-            row, column = divmod(place, wide)
-            part = gradient[..., place * ctx.channels : (place + 1) * ctx.channels].movedim(-1, 1)
-            around = (column, wide - 1 - column, row, high - 1 - row)
-            total = functional.pad(part, around) if total is None else total + functional.pad(part, around)
-        return total, None, None

@@ -13,10 +13,10 @@ PACKAGE = Path(orat.__file__).parent
 # Each may import those before it, and its own package.
 ORDER = (
     "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
-    "ranking", "relabeling", "options", "lazy", "methods", "run", "replica", "training", "engine", "run_folder",
-    "metering", "journal", "evaluation", "masking", "breakdown", "curves", "examination", "devices", "provenance",
-    "timing", "finished", "filtering", "prepare", "weights", "fine_tuning", "telling", "execute", "many", "textbook",
-    "speed", "foreign", "subjects", "tables", "listing", "demo", "flags", "cards", "commands", "cli", "__main__",
+    "ranking", "relabeling", "options", "lazy", "methods", "run", "mirrors", "replica", "training", "engine",
+    "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves", "examination", "devices",
+    "provenance", "timing", "finished", "filtering", "prepare", "weights", "fine_tuning", "telling", "execute", "many",
+    "textbook", "speed", "foreign", "subjects", "tables", "listing", "demo", "flags", "cards", "commands", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from orat.mirrors import Convolution, Gather, Patches
 from orat.models import build
 from orat.models.dropout import Dropout
-from orat.replica import Gather, Patches, Replica
+from orat.replica import Replica
 
 NETWORKS: list[tuple[str, tuple[int, ...], int]] = [
     ("lenet", (1, 17, 20), 10),
@@ -240,7 +241,7 @@ def test_gathered_patches_are_those_of_unfold(size: tuple[int, int]) -> None:
     rows, columns = 7 - size[0], 8 - size[1]
     by_channel = functional.unfold(x, size).view(2, 3, size[0] * size[1], rows, columns)
     expected = by_channel.permute(0, 3, 4, 2, 1).flatten(3)  # ours have the channel last
-    patches = Gather.apply(x, size, 5)
+    patches = Gather.apply(x, size, 1, 5)
     assert torch.equal(patches[..., :-5], expected)
     assert torch.equal(patches[..., -5:], torch.zeros(2, rows, columns, 5, dtype=torch.float64))
 
@@ -248,7 +249,7 @@ def test_gathered_patches_are_those_of_unfold(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_the_gradient_of_gathering_is_that_of_finite_differences(size: tuple[int, int]) -> None:
     x = drawn(2, 2, 4, 5).requires_grad_()
-    torch.autograd.gradcheck(lambda x: Gather.apply(x, size, 3), x)
+    torch.autograd.gradcheck(lambda x: Gather.apply(x, size, 1, 3), x)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 7])
@@ -271,3 +272,89 @@ def test_patches_times_a_matrix_are_conv2d_in_value_gradient_and_memory_format(
 def test_few_channels_become_patches_and_many_stay_a_convolution(channels: int) -> None:
     replica = Replica(nn.Conv2d(channels, 4, 3), torch.float32)
     assert isinstance(replica.network, Patches) == (channels < 8)
+
+
+# Pooling inside a convolution of few channels, as on a GPU.
+
+POOLINGS = [(3, 2, (0, 0), (8, 9)), (5, 2, (2, 2), (7, 6)), (4, 3, (0, 1), (9, 10)), (1, 2, (0, 0), (5, 4))]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("kernel", "side", "padding", "image"), POOLINGS)
+def test_a_pooling_taken_in_gives_the_values_and_gradients_of_both(
+    kernel: int, side: int, padding: tuple[int, int], image: tuple[int, int], channels: int
+) -> None:
+    """Pixels at the border that fall out of every square are there, too, and get no gradient."""
+    layer = nn.Conv2d(channels, 5, kernel, padding=padding).double()
+    patches = Patches(layer, torch.float64, side)
+    patches.update(layer.weight.detach(), layer.bias.detach())
+    assert_mirrors(patches, nn.Sequential(layer, nn.MaxPool2d(side)), drawn(3, channels, *image))
+
+
+def test_of_equal_values_in_a_square_the_first_has_the_gradient_as_torch_does_it() -> None:
+    layer = nn.Conv2d(1, 2, 3, padding=1).double()
+    patches = Patches(layer, torch.float64, 2)
+    patches.update(layer.weight.detach(), layer.bias.detach())
+    flat = torch.full((2, 1, 6, 6), 0.5, dtype=torch.float64)
+    assert_mirrors(patches, nn.Sequential(layer, nn.MaxPool2d(2)), flat)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "taken_in"),
+    [
+        (nn.MaxPool2d(2), True),
+        (nn.MaxPool2d(2, stride=1), False),
+        (nn.MaxPool2d(2, padding=1), False),
+        (nn.MaxPool2d(2, dilation=2), False),
+        (nn.MaxPool2d(2, ceil_mode=True), False),
+        (nn.MaxPool2d((2, 2)), False),
+        (nn.MaxPool2d(3), False),  # not a divisor of what the kernel adds
+        (nn.AvgPool2d(2), False),
+    ],
+    ids=str,
+)
+def test_only_a_plain_pooling_is_taken_in(pooling: nn.Module, taken_in: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Conv2d(2, 16, 3), nn.BatchNorm2d(16), pooling, nn.ReLU(), nn.Flatten()).double()
+    unsettle(model)
+    model(drawn(8, 2, 9, 8))
+    assert not any(getattr(module, "pool", 1) > 1 for module in Replica(model, torch.float64).modules())
+    monkeypatch.setattr("orat.replica.POOLED_ON", "cpu")
+    replica = Replica(model, torch.float64)
+    assert any(getattr(module, "pool", 1) > 1 for module in replica.modules()) == taken_in
+    assert_mirrors(replica, model, drawn(4, 2, 9, 8, seed=9))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NETWORKS if kind[0] == "lenet"], ids=str)
+def test_the_replica_of_a_gpu_gives_the_same(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orat.replica.POOLED_ON", "cpu")
+    model = network(kind)
+    assert_mirrors(Replica(model, torch.float64), model, drawn(5, *kind[1], seed=9))
+
+
+# Channels for tensor cores.
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        (),
+        (nn.ReLU(), nn.MaxPool2d(2)),
+        (nn.Sigmoid(),),  # makes 0.5 of the zeros
+        (nn.BatchNorm2d(13, track_running_stats=False),),
+        (nn.Conv2d(13, 13, 3, padding=1, groups=13),),
+    ],
+    ids=str,
+)
+def test_channels_more_than_the_networks_are_never_seen(between: tuple[nn.Module, ...]) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(9, 13, 3, padding=1), nn.BatchNorm2d(13), *between, nn.Conv2d(13, 11, 3), nn.ReLU(), nn.Flatten()
+    ).double()
+    unsettle(model)
+    model(drawn(8, 9, 8, 9))
+    replica = Replica(model, torch.float64)
+    first = next(module for module in replica.modules() if isinstance(module, Convolution))
+    assert first.weight.shape[0] == 16
+    assert_mirrors(replica, model, drawn(4, 9, 8, 9, seed=9))
+    unsettle(model, seed=3)
+    replica.refresh()
+    assert_mirrors(replica, model, drawn(4, 9, 8, 9, seed=9))

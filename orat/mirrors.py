@@ -1,0 +1,162 @@
+"""The layers of a replica: nothing to learn, given weights, and sizes that tensor cores take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+ALIGNED = 8  # channels and columns that tensor cores want a multiple of
+
+
+class Cast(nn.Module):
+    """Gives its input another precision."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype)
+
+
+class Narrow(nn.Module):
+    """Cuts off the last channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, : -self.channels]
+
+
+class Convolution(nn.Module):
+    """A convolution with given weights."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: nn.Conv2d, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.settings: tuple[Any, ...] = (layer.stride, layer.padding, layer.dilation, layer.groups)
+        self.grouped = layer.groups > 1
+        self.outputs, self.inputs = layer.weight.shape[:2]
+        self.register_buffer("weight", layer.weight.detach().to(dtype, copy=True))
+        self.register_buffer("bias", layer.weight.new_zeros(layer.out_channels, dtype=dtype))
+
+    def widen(self, inputs: int) -> int:
+        """Takes so many more channels, to be ignored, and gives some more, all zero; returns how many."""
+        outputs = -self.outputs % ALIGNED
+        if inputs or outputs:
+            wider = functional.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
+            self.weight = wider.contiguous(memory_format=torch.channels_last)
+            self.bias = functional.pad(self.bias, (0, outputs))
+        return outputs
+
+    def update(self, weight: Tensor, bias: Tensor) -> None:
+        """Takes new weights."""
+        self.weight[: self.outputs, : self.inputs].copy_(weight)
+        self.bias[: self.outputs].copy_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv2d(x, self.weight, self.bias, *self.settings)
+
+
+class Product(nn.Module):
+    """A linear layer with some more outputs, which are cut off again."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: nn.Linear, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.outputs = layer.out_features
+        wide = self.outputs + -self.outputs % ALIGNED
+        self.register_buffer("weight", layer.weight.new_zeros(wide, layer.in_features, dtype=dtype))
+        self.register_buffer("bias", layer.weight.new_zeros(wide, dtype=dtype))
+
+    def update(self, weight: Tensor, bias: Tensor) -> None:
+        """Takes new weights."""
+        self.weight[: self.outputs].copy_(weight)
+        self.bias[: self.outputs].copy_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)[..., : self.outputs]
+
+
+class Patches(nn.Module):
+    """A convolution of few channels as one product of all patches with a matrix.
+
+    With a pooling, a patch is as large as what a square of it looks at, and the matrix gives all places of the square.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: nn.Conv2d, dtype: torch.dtype, pool: int = 1) -> None:
+        super().__init__()
+        self.kernel, self.pool, self.outputs = layer.kernel_size, pool, layer.out_channels
+        self.size = (layer.kernel_size[0] + pool - 1, layer.kernel_size[1] + pool - 1)
+        rows, columns = (int(side) for side in layer.padding)
+        self.padding = (columns, columns, rows, rows)
+        values = layer.in_channels * self.size[0] * self.size[1]
+        self.spare = -values % ALIGNED
+        self.register_buffer("weight", layer.weight.new_zeros(self.outputs * pool**2, values + self.spare, dtype=dtype))
+        self.register_buffer("bias", layer.weight.new_zeros(self.outputs, dtype=dtype))
+
+    def update(self, weight: Tensor, bias: Tensor) -> None:
+        """Takes new weights; in a patch, the place comes before the channel."""
+        whole = self.weight[:, : self.weight.shape[1] - self.spare]
+        kernels = whole.unflatten(1, (*self.size, -1)).unflatten(0, (-1, self.outputs))
+        for place, kernel in enumerate(kernels):
+            row, column = divmod(place, self.pool)
+            own = kernel[:, row : row + self.kernel[0], column : column + self.kernel[1]]
+            own.copy_(weight.permute(0, 2, 3, 1))
+        self.bias.copy_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = Gather.apply(functional.pad(x, self.padding), self.size, self.pool, self.spare)
+        if self.pool == 1:
+            return functional.linear(patches, self.weight, self.bias).movedim(-1, 1)
+        places = functional.linear(patches, self.weight).unflatten(-1, (-1, self.outputs))
+        columns = places.flatten(0, 2).transpose(1, 2).unsqueeze(-1)  # the places of a square, one below the other
+        largest = functional.max_pool2d(columns, (self.pool**2, 1)).view(*patches.shape[:3], self.outputs)
+        return (largest + self.bias).movedim(-1, 1)
+
+
+class Gather(torch.autograd.Function):
+    """Images -> the patch at each place, (n, rows, columns, values); back, each pixel sums its places in them.
+
+    Patches are `stride` apart, and their sides are multiples of it.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, size: tuple[int, int], stride: int, spare: int) -> Tensor:
+        patches = x.unfold(2, size[0], stride).unfold(3, size[1], stride).permute(0, 2, 3, 4, 5, 1).flatten(3)
+        return functional.pad(patches, (0, spare))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+        x, ctx.size, ctx.stride, ctx.spare = inputs
+        ctx.shape = x.shape
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
+        """Patches are made of blocks of stride x stride pixels: an image of the first block of each, the second..."""
+        n, channels, height, width = ctx.shape
+        side, (_, rows, columns, values) = ctx.stride, gradient.shape
+        high, wide = (size // side for size in ctx.size)
+        blocks = gradient[..., : values - ctx.spare].unflatten(-1, (high, side, wide, side, channels))
+        below, right = height - (rows + high - 1) * side, width - (columns + wide - 1) * side  # pixels in no patch
+        total = None
+        for row in range(high):
+            for column in range(wide):
+                image = blocks[:, :, :, row, :, column].permute(0, 5, 1, 3, 2, 4)
+                image = image.reshape(n, channels, rows * side, columns * side)
+                across = (column * side, (wide - 1 - column) * side + right)
+                part = functional.pad(image, (*across, row * side, (high - 1 - row) * side + below))
+                total = part if total is None else total + part
+        return total, None, None, None
