@@ -16,7 +16,8 @@ ORDER = (
     "ranking", "relabeling", "options", "lazy", "methods", "run", "mirrors", "replica", "training", "engine",
     "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves", "examination", "devices",
     "provenance", "timing", "finished", "filtering", "prepare", "weights", "fine_tuning", "telling", "execute", "many",
-    "textbook", "speed", "foreign", "subjects", "tables", "listing", "demo", "flags", "cards", "commands", "cli", "__main__",
+    "textbook", "speed", "foreign", "subjects", "tables", "listing", "demo", "flags", "cards", "commands", "cli",
+    "__main__",
 )  # fmt: skip
 
 
