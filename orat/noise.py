@@ -151,12 +151,14 @@ def relabel(dataset: Dataset, labels: Labels) -> Dataset:
     return replace(dataset, labels=labels.to(dataset.labels.device), true_labels=truth)
 
 
+LEFT_OUT = -1  # in place of a label: the sample is not to be trained on
+
 # Where a row stands in its file, as "line 3", and its cells: a label, or an index and a label.
 Row = tuple[str, tuple[str, ...]]
 
 
 def from_file(path: str | Path, n: int, class_names: tuple[str, ...]) -> Labels:
-    """The n labels of a .npy, .csv or .txt file, as class indices or class names."""
+    """The n labels of a .npy, .csv or .txt file, as class indices or class names; LEFT_OUT after an index alone."""
     path = Path(path)
     if path.suffix not in READERS:
         raise InputError(f"{path} ends in {path.suffix!r}: give the labels as {', '.join(READERS)}")
@@ -216,11 +218,11 @@ def _classes(path: Path, rows: list[Row], class_names: tuple[str, ...]) -> list[
     """The class of each row; a text that is both a name and an index counts as a name, a number in a .npy does not."""
     by_name = {name: i for i, name in enumerate(class_names)}
     by_index = {str(i): i for i in range(len(class_names))}
-    labels = [cells[-1] for _, cells in rows]
-    numbers = all(re.fullmatch("-?[0-9]+", label) for label in labels)
-    named = by_name.keys() >= set(labels) and path.suffix != ".npy"
+    written = [(place, cells[-1]) for place, cells in rows if cells[1:] != ("",)]
+    numbers = all(re.fullmatch("-?[0-9]+", label) for _, label in written)
+    named = by_name.keys() >= {label for _, label in written} and path.suffix != ".npy"
     known = by_index if numbers and not named else by_name
-    for (place, _), label in zip(rows, labels, strict=True):
+    for place, label in written:
         if label not in known:
             raise InputError(f"{path}, {place}: label {label!r} is no class: give a name or 0..{len(class_names) - 1}")
-    return [known[label] for label in labels]
+    return [LEFT_OUT if cells[1:] == ("",) else known[cells[-1]] for _, cells in rows]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from orat.filtering import filter_of, found_outliers
 from orat.methods import Setting
 from orat.run import Run
 
+ANOTHER = 1_000_003  # added to the seed for each other network
+
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -27,19 +30,20 @@ class Parts:
     test: Dataset | None
     index: Tensor  # where the samples of `train` lie in the training set as it was read
     total: int  # samples in the training set as it was read, less those left out
-    left_out: dict[str, Any] | None = None  # by which run, how many, and how rightly
+    left_out: dict[str, Any] | None = None  # by which run or file of labels, how many, and how rightly
 
 
 def prepare(run: Run, data_dir: Path | None = None, device: str = "cpu") -> Parts:
     """The data of a run: read, relabeled, without the outliers of another run, and split by the run's seed."""
     source = filter_of(run)
     splits = data.load(run.data, data_dir, run.image_size)
-    full = splits.train
-    if run.labels is not None:
-        full = noise.relabel(full, noise.from_file(Path(run.labels), len(full), full.classes))
-    full = noise.apply(full, run.noise, run.noise_rate, run.noise_seed)
-    kept, left_out = torch.arange(len(full)), None
+    full, kept = labeled(run, splits.train)
+    left_out: dict[str, Any] | None = None
+    if len(full) < len(splits.train):
+        left_out = {"run": run.labels, "cut": len(splits.train) - len(full), "of": len(splits.train)}
     if source is not None:
+        if left_out is not None:
+            raise InputError(f"{run.labels} leaves samples out, as without_outliers_of does: give one of them")
         cut = source.outliers(full, device)
         kept, left_out = (~cut).nonzero().flatten(), {"run": run.without_outliers_of, **found_outliers(cut, full)}
         full = full.take(kept)
@@ -52,12 +56,28 @@ def prepare(run: Run, data_dir: Path | None = None, device: str = "cpu") -> Part
     return Parts(full.take(index), validation, splits.test, kept[index], len(full), left_out)
 
 
+def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
+    """A training set as read with the run's labels, and where the samples lie in it that its label file keeps."""
+    kept = torch.arange(len(train))
+    if run.labels is not None:
+        labels = noise.from_file(Path(run.labels), len(train), train.classes)
+        kept = (labels != noise.LEFT_OUT).nonzero().flatten()
+        train = noise.relabel(train.take(kept), labels[kept])
+    return noise.apply(train, run.noise, run.noise_rate, run.noise_seed), kept
+
+
 def setting_of(run: Run, parts: Parts) -> Setting:
     """What the run's method may want to know before it starts."""
     n = len(parts.train)
     steps = steps_per_epoch(n, run.batch_size)
     classes = len(parts.train.classes)
-    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, run.attack_steps, run.attack_start)
+    attack = run.attack_steps, run.attack_start
+    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, *attack, partial(another, run, parts))
+
+
+def another(run: Run, parts: Parts, number: int) -> nn.Module:
+    """A network like the run's with first weights of its own."""
+    return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), parts.train)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:

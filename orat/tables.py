@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from rich import box
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from orat.curves import in_pixels, radius_label
 from orat.numbers import radius
+from orat.suspecting import Suspects, headlines
 
 TITLES = {
     "natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW",
@@ -93,6 +95,46 @@ def print_curve(curve: Mapping[str, Any]) -> None:
         interval = f"{100 * point['low']:.2f} - {100 * point['high']:.2f}"
         table.add_row(place, f"{100 * point['accuracy']:.2f}", interval)
     Console(highlight=False, soft_wrap=True).print(table)
+
+
+def print_suspects(title: str, found: Suspects, top: int) -> None:
+    """What is thought of the labels of a run: by class, and of the most suspicious samples."""
+    console = Console(highlight=False, soft_wrap=True)
+    names = {"class": "class", "given": "given", "estimated_wrong": "seem wrong", "estimated_share": "share",
+             "confused_with": "most often", "issues": "issues"}  # fmt: skip
+    rows = [row | {"estimated_share": f"{row['estimated_share']:.1%}"} for row in found.classes()]
+    console.print(plain_table(f"{title}: labels that look wrong", names, rows))
+    shown = {"rank": "rank", "index": "index", "given_label": "given", "predicted_label": "seems", "wrong": "wrong",
+             "mean_loss": "mean loss", "path": "path"}  # fmt: skip
+    if found.train.paths is None:
+        del shown["path"]
+    rows = [
+        row | {"wrong": f"{1 - row['label_quality']:.1%}", "mean_loss": f"{row['mean_loss']:.2f}"}
+        for row in islice(found, top)
+    ]
+    console.print(plain_table(f"the {len(rows)} most suspicious", shown, rows))
+    for line in (*headlines(found), *found.notes()):
+        console.print(line, markup=False)
+
+
+def print_changes(result: Mapping[str, Any]) -> None:
+    """What cleaning changed, by class."""
+    moved = ("moved_out", "moved_in") if result["relabeled"] else ("dropped",)
+    titles = {name: name.replace("_", " ") for name in ("class", "before", *moved, "after")}
+    title = f"{result['dropped']:,} of {result['of']:,} samples dropped, {result['relabeled']:,} relabeled"
+    Console(highlight=False, soft_wrap=True).print(plain_table(title, titles, result["classes"]))
+
+
+def plain_table(title: str, titles: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """These columns of rows: texts to the left, numbers to the right."""
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE)
+    for name, heading in titles.items():
+        table.add_column(
+            heading, justify="right" if any(isinstance(row[name], int | float) for row in rows) else "left"
+        )
+    for row in rows:
+        table.add_row(*(escape(f"{row[name]:,}" if isinstance(row[name], int) else str(row[name])) for name in titles))
+    return table
 
 
 def shares(part: Mapping[str, float]) -> dict[str, float]:

@@ -69,8 +69,12 @@ def read(root: Path, size: Size | None = None) -> Splits:
     """The images of a folder or a tar file, resized to (height, width) where a size is given."""
     if size is not None and min(size) < 1:
         raise InputError(f"the image size is {size[0]}x{size[1]}: give a height and a width of at least 1")
-    files = _from_folder(root) if root.is_dir() else _from_tar(root)
-    return _splits(root, *_decode_all(root, files, size))
+    return _splits(root, *_decode_all(root, files(root), size))
+
+
+def files(root: Path) -> Iterator[File]:
+    """The image files of a folder or a tar file as they are, and its class folders, in the order they lie there."""
+    return _from_folder(root) if root.is_dir() else _from_tar(root)
 
 
 def _from_folder(root: Path) -> Iterator[File]:
