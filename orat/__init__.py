@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orat.attacks import APGD, FAB, PGD, AutoAttack, CarliniWagner, Square, suite
+    from orat.cleaning import clean
     from orat.data import load as load_data
     from orat.data.dataset import Dataset
     from orat.errors import InputError, TrainingError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR
     from orat.ranking import MinMaxLoss, RankedRangeLoss, ranked_range
     from orat.run import Run
+    from orat.searching import search
+    from orat.suspecting import suspects
 
 __version__ = "0.1.0"
 
@@ -48,13 +51,16 @@ PLACES = {
     "TRADES": "orat.methods",
     "TrainingError": "orat.errors",
     "WMMR": "orat.methods",
+    "clean": "orat.cleaning",
     "correct": "orat.evaluation",
     "evaluate": "orat.evaluation",
     "examine": "orat.examination",
     "load_data": "orat.data:load",
     "load_model": "orat.finished",
     "ranked_range": "orat.ranking",
+    "search": "orat.searching",
     "suite": "orat.attacks",
+    "suspects": "orat.suspecting",
     "train": "orat.execute",
     "train_many": "orat.many",
 }
@@ -62,8 +68,8 @@ PLACES = {
 __all__ = [
     "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "AutoAttack",
     "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
-    "TrainingError", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "suite", "train",
-    "train_many",
+    "TrainingError", "clean", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "search",
+    "suite", "suspects", "train", "train_many",
 ]  # fmt: skip
 
 

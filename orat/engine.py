@@ -115,8 +115,9 @@ class Mirrored(Plain):
         half = takes_halves(run.precision, device)
         seen_as = Mixed(model) if half and device.type == "cuda" else model
         replica = Replica(model, torch.bfloat16 if half else torch.float32) if run.attack_mode == "eval" else None
+        scouts = [Mixed(scout) if half and device.type == "cuda" else scout for scout in self.learner.state.scouts]
         self.forms = {
-            usual: (make(seen_as), ReplicaSight(replica, make) if replica else None)
+            usual: (make(seen_as), ReplicaSight(replica, make) if replica else None, [make(scout) for scout in scouts])
             for usual, make in ((True, quick), (False, as_it_is))
         }
 
@@ -124,7 +125,7 @@ class Mirrored(Plain):
         """One step on these samples."""
         learner = self.learner
         usual = len(index) == learner.run.batch_size and learner.pace == 1
-        learner.seen_as, learner.sight = self.forms[usual]
+        learner.seen_as, learner.sight, learner.state.sees = self.forms[usual]
         if learner.sight is not None:
             learner.sight.stale = True
         super().step(index)

@@ -24,17 +24,21 @@ DECIDE_LABELS = ("data", "image_size", "labels", "noise", "noise_rate", "noise_s
 
 @dataclass(frozen=True)
 class Filter:
-    """A finished run, which finds the m largest of its natural losses on the data that it was trained on."""
+    """A finished run, which finds the m largest of its natural losses on its data, or had cut what it judged wrong."""
 
     folder: Path
-    m: int | float
+    m: int | float | None
 
     def outliers(self, train: Dataset, device: str) -> Tensor:
         """Which samples of the whole training set, before anything is held out, have the m largest losses."""
         self.check_knows(train)
+        none = torch.zeros(len(train), dtype=torch.bool)
+        if self.m is None:
+            state = RunFolder(self.folder).load_tensors("state")
+            return none.index_fill(0, state["index"][state["weights"] == 0], True)
         losses = cross_entropy(logits_of(load_model(self.folder, device=device), train).cpu(), train.labels)
         hardest = losses.argsort(descending=True, stable=True)[: ranking.count(self.m, len(train))]
-        return torch.zeros(len(train), dtype=torch.bool).index_fill(0, hardest, True)
+        return none.index_fill(0, hardest, True)
 
     def check_knows(self, train: Dataset) -> None:
         """Refuses images or labels that are not those the run was trained on, which a name alone does not say."""

@@ -114,7 +114,7 @@ def reader(field: Field[Any], hint: Any) -> Callable[[str], Any]:
         return lambda text: one_of(text, choices, field.name)
     readers: dict[Any, Callable[[str], Any]] = {
         int: whole, float: number, str: str, bool: yes_or_no, int | float: amount, str | None: str,
-        int | None: whole,
+        int | None: whole, int | float | None: amount,
         tuple[int, ...]: wholes,
     }  # fmt: skip
     return readers[hint]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import torch
@@ -89,6 +90,10 @@ class RankedRangeLoss(State):
         newest = losses.detach().to(self.last_losses.dtype)
         self.last_losses[index] = newest
         return newest
+
+    def phase(self) -> Hashable:
+        """The plain mean, or how many losses are dropped: what a step depends on besides tensors."""
+        return self.epochs < self.burn_in, self.dropped(self.epochs)
 
     def dropped(self, epochs: int) -> int:
         """How many of the largest losses are dropped in the epoch after so many."""

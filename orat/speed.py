@@ -180,6 +180,7 @@ class Ours:
 def textbook_step(run: Run, data: Dataset, batches: Sequence[Indices]) -> Step:
     """Steps of the textbook, with matrix products in TF32 where the hardware has it."""
     assert isinstance(run.method, ORAT)
+    assert run.method.m is not None
     model = textbook_network(run.model, data.shape, len(data.classes), run.seed).to(data.labels.device)
     textbook = Textbook(model, data, run, len(data), count(run.method.m, len(data)))
     return stepper(textbook.step, batches, "tf32")

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
+
+from orat.types import Batch
 
 
 class State(nn.Module):
     """The state of a method that keeps none; others extend it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.scouts = nn.ModuleList()  # networks of its own that learn beside the other
+        self.sees: list[Callable[[Tensor], Tensor]] = []  # how those are called; an engine may put in quicker forms
+
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule."""
         return []
+
+    def watch(self, model: nn.Module, batch: Batch, attack: Any, logits: Tensor) -> Tensor | float:
+        """Takes note of a batch whose attacked images gave these logits; what it returns is added to the loss."""
+        return 0.0
 
     def describe(self) -> str:
         """What the user should know of it before the first epoch."""

@@ -9,7 +9,9 @@ from typing import Any
 def epoch_line(record: dict[str, Any], epochs: int) -> str:
     """An epoch's line of the history, for people."""
     validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
-    changes = f"  cut {record['state']['cut']}" if record["state"].get("cut") else ""
+    state = record["state"]
+    changes = f"  wrong {100 * state['wrong']:.1f} +- {100 * state['error']:.1f} %" if "wrong" in state else ""
+    changes += f"  cut {state['cut']}" if state.get("cut") else ""
     if record.get("corrections"):
         changes += f"  {correction_words(record['corrections'])}"
     left = timedelta(seconds=round(record["seconds"] * (epochs - record["epoch"])))

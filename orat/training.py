@@ -13,7 +13,7 @@ from orat.attacks import PGD, Sight, TrainingAttack
 from orat.data.batches import batch_of, divided, shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import TrainingError
-from orat.models.dropout import dropouts, seed_dropout
+from orat.models.dropout import Dropout, dropouts, seed_dropout
 from orat.run import Run
 from orat.state import State
 from orat.types import Batch, Indices
@@ -42,7 +42,7 @@ class Learner:
                 group["lr"] = torch.tensor(run.lr, device=device)
         self.rates: list[float] = []  # as they are set, one a group
         self.generator = torch.Generator(device).manual_seed(run.seed)
-        seed_dropout(model, run.seed)
+        seed_dropout(nn.ModuleList([model, state]), run.seed)
         self.pace = 1.0  # share of the radius that the attack of this step has
         self.epoch = 1  # the epoch under way, from 1
         self.step = 0  # steps done in it
@@ -55,6 +55,11 @@ class Learner:
         pgd = PGD(run.eps * self.pace, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
         return TrainingAttack(pgd, self.generator, self.sight)
 
+    @property
+    def dropouts(self) -> list[Dropout]:
+        """Every dropout, which each count how often they were asked."""
+        return dropouts(self.model) + dropouts(self.state)
+
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed training needs to go on as if it had never stopped."""
         return {
@@ -62,7 +67,7 @@ class Learner:
             "state": self.state.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "dropout": [module.asked for module in dropouts(self.model)],
+            "dropout": [module.asked for module in self.dropouts],
             "epoch": self.epoch,
             "step": self.step,
             "loss_sum": self.loss_sum,
@@ -75,7 +80,7 @@ class Learner:
         self.optimizer.load_state_dict(saved["optimizer"])
         self.rates = []
         self.generator.set_state(saved["generator"].cpu())
-        for module, asked in zip(dropouts(self.model), saved["dropout"], strict=True):
+        for module, asked in zip(self.dropouts, saved["dropout"], strict=True):
             module.asked.copy_(asked)
         self.epoch, self.step = saved["epoch"], saved["step"]
         self.loss_sum = saved["loss_sum"].to(self.loss_sum.device)

@@ -41,7 +41,7 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.err
 
 
-COMMANDS = ("train", "train-many", "evaluate", "methods", "data", "demo", "bench")
+COMMANDS = ("train", "train-many", "search", "evaluate", "outliers", "clean", "methods", "data", "demo", "bench")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
@@ -171,7 +171,9 @@ def test_ctrl_c_says_how_to_go_on(tiny: str, tmp_path: Path) -> None:
         (["trian"], "trian"),
         (["train", "--method", "orta"], "did you mean 'orat'"),
         (["train", "--method", "at", "--k", "3"], "--k is for aorr, orat"),
-        (["train", "--method", "orat"], "m is not given"),
+        (["train", "--method", "aorr"], "m is not given"),
+        (["train", "--method", "orat", "--score", "last"], "m is not given, which score last needs"),
+        (["train", "--method", "orat", "--k", "0.9"], "k = 0.9"),
         (["train", "--method", "orat", "--k", "3", "--m", "5"], "k = 3, m = 5"),
         (["train", "--method", "orat", "--m", "6000"], "m = 5700 of n = 5700"),
         (["train", "--method", "orat", "--m", "60", "--k", "6001"], "6001 among 6000"),

@@ -19,7 +19,7 @@ import pytest
 import torch
 from quick_runs import quick, train_until_stopped
 from refusals import assert_refused_in_one_line
-from test_training import ONE_OF_EACH, assert_same
+from test_training import EVERY, ONE_OF_EACH, assert_same
 from torch import Tensor, nn
 
 import orat
@@ -80,7 +80,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 def learner_of(method: Method, network: str = "batch norm", device: str = "cpu", **changes: Any) -> Learner:
     """The learner of a run on the stripes, before its first step."""
     run = Run(method=method, **SETTINGS | changes)
-    setting = Setting(N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, run.attack_steps, run.attack_start)
+    attack = run.attack_steps, run.attack_start
+    setting = Setting(N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, *attack, lambda _: NETWORKS[network]())
     return Learner(run, NETWORKS[network]().to(device), run.method.start(setting).to(device))
 
 
@@ -372,9 +373,9 @@ def assert_same_training(one: Ended, two: Ended) -> None:
 @gpu_only
 @as_torch_warns
 @pytest.mark.usefixtures("repeatable")
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", EVERY)
 def test_gpu_records_give_the_losses_of_steps_executed_one_by_one(name: str) -> None:
-    recorded, executed = (on_gpu(ONE_OF_EACH[name], records) for records in (True, False))
+    recorded, executed = (on_gpu(EVERY[name], records) for records in (True, False))
     assert set(recorded.engine.records) == {32, 27}
     assert not executed.engine.records
     assert recorded.lines == executed.lines == []
@@ -457,15 +458,15 @@ def test_gpu_memory_does_not_grow_with_the_epochs(method: Method) -> None:
 @gpu_only
 @as_torch_warns
 @pytest.mark.usefixtures("repeatable")
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", EVERY)
 def test_gpu_replica_in_float32_and_mixed_precision_lead_where_plain_float32_does(name: str) -> None:
     """As on a CPU, and with the training itself in bfloat16 too, which imitated there ends 1 to 7.5 % apart."""
-    data, learner = stripes().to("cuda"), learner_of(ONE_OF_EACH[name], device="cuda")
+    data, learner = stripes().to("cuda"), learner_of(EVERY[name], device="cuda")
     start = weights(learner.model)
     follow(learner, data, Plain(learner, data), 20)
     expected, decided = weights(learner.model), name in NEAR_ZERO | COUNTED
     for precision, limit in (("float32", 0.06 if decided else 0.03), ("mixed", 0.25 if decided else 0.15)):
-        ended = on_gpu(ONE_OF_EACH[name], True, 20, precision=precision)
+        ended = on_gpu(EVERY[name], True, 20, precision=precision)
         assert apart(weights(ended.learner.model), expected, start) < limit, precision
 
 

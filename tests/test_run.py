@@ -83,7 +83,13 @@ def test_nonsense_is_refused_in_one_line(changes: dict[str, object], words: str)
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: orat.ORAT(), "m is not given"),
+        (lambda: orat.AoRR(), "m is not given"),
+        (lambda: orat.ORAT(score="last"), "m is not given"),
+        (lambda: orat.ORAT(k=0.9), "score scout keeps all small losses"),
+        (lambda: orat.ORAT(m=0.2, score="natural", solver="minmax"), "solver = minmax"),
+        (lambda: orat.ORAT(score="loudest"), "loudest"),
+        (lambda: orat.ORAT(memory=1.0), "memory = 1"),
+        (lambda: orat.ORAT(scout_epochs=0), "scout_epochs = 0"),
         (lambda: orat.ORAT(m=5, k=3), "k = 3, m = 5"),
         (lambda: orat.ORAT(m=0.5, k=0.5), "k = 0.5, m = 0.5"),
         (lambda: orat.ORAT(m=5, solver="min-max"), "did you mean 'minmax'"),

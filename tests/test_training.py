@@ -36,6 +36,13 @@ ONE_OF_EACH: dict[str, Method] = {
     "orat": orat.ORAT(m=0.2, k=0.95),
     "orat by scalars": orat.ORAT(m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"),
 }
+# Those that watch all labels, each by other answers and another rule.
+WATCHED: dict[str, Method] = {
+    "orat automatic": orat.ORAT(burn_in=1, scout_epochs=2),
+    "orat by its own answers": orat.ORAT(score="natural", measure="loss", burn_in=1),
+    "orat by averaged losses": orat.ORAT(m=0.2, score="adversarial", measure="margin", burn_in=1),
+}
+EVERY = ONE_OF_EACH | WATCHED
 
 
 def without_seconds(folder: Path) -> tuple[Any, Any]:
@@ -63,11 +70,11 @@ def test_every_method_is_tried_here() -> None:
     assert {type(method) for method in ONE_OF_EACH.values()} == set(METHODS.values())
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_run_stopped_in_the_middle_of_an_epoch_ends_as_if_never_stopped(
     name: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = quick(tiny, ONE_OF_EACH[name], noise="symmetric", noise_rate=0.2, augment="flip", lr=0.2)
+    run = quick(tiny, EVERY[name], noise="symmetric", noise_rate=0.2, augment="flip", lr=0.2)
     orat.train(run, tmp_path / "whole", display=SILENT)
     train_until_stopped(run, tmp_path / "broken", 14, monkeypatch)
     saved = torch.load(tmp_path / "broken" / "resume.pt", weights_only=True)["learner"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -25,6 +25,9 @@ class Setting:
     milestones: tuple[int, ...] = ()  # epochs from which on the learning rate is lower
     attack_steps: int = 10
     attack_start: str = "uniform"
+    network: Callable[[int], Module] | None = (
+        None  # makes others like the one that is trained: the first, the second...
+    )
 
 
 @dataclass(frozen=True)

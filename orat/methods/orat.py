@@ -3,16 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar, Literal
 
-from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses
+from orat.errors import InputError
+from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses, ranking, watching
+from orat.methods.method import Setting
+from orat.methods.phases import before_drops
 from orat.methods.ranked import Ranked
+from orat.options import option
+
+SCOUT_STEPS, BLIND_STEPS = 4000, 600  # of a scout: enough to know the labels by, and too few to judge any
 
 
 @dataclass(frozen=True)
 class ORAT(Ranked):
-    """ORAT (Hu et al., 2023): the ranked range of the losses of the attacked images."""
+    """ORAT (Hu et al., 2023): the ranked range of the losses of the attacked images; without m, labels are judged."""
+
+    finds_m: ClassVar[bool] = True
+    score: Literal["auto", "last", "adversarial", "natural", "scout"] = option(
+        "auto",
+        "what ranks: the last loss, or averaged answers; auto is last where m is given, and scout elsewhere",
+    )
+    measure: Literal["chance", "loss", "margin"] = option("chance", "of averaged answers, what ranks and is cut by")
+    memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
+    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="those of 4,000 steps")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.looks != "last" and (self.k != 1.0 or self.solver != "rank"):
+            raise InputError(
+                f"k = {self.k}, solver = {self.solver}: score {self.looks} keeps all small losses, by rank"
+            )
+        if self.looks == "last" and self.m is None:
+            raise InputError("m is not given, which score last needs: say --m 0.3, or leave --score out")
+
+    @property
+    def looks(self) -> str:
+        """The score where nothing is said."""
+        return ("scout" if self.m is None else "last") if self.score == "auto" else self.score
+
+    def start(self, setting: Setting) -> State:
+        """Ranks of last losses, or a watch on all labels."""
+        if self.looks == "last":
+            return super().start(setting)
+        blind = min(ceil(BLIND_STEPS / setting.steps), max(1, setting.epochs // 4))
+        scouting = self.scout_epochs or min(ceil(SCOUT_STEPS / setting.steps), max(1, before_drops(setting)))
+        m = None if self.m is None else ranking.count(self.m, setting.n, setting.total)
+        rule = watching.Rule(self.measure, self.memory, blind if self.burn_in is None else self.burn_in, m)
+        assert setting.network is not None
+        return watching.Watch(setting.n, setting.classes, self.looks, rule, setting.network, scouting)
 
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
         """The ranked range after the attack."""
-        adv = attack(model, batch)
-        return state(losses.cross_entropy(model(adv), batch.y), batch.index)
+        logits = model(attack(model, batch))
+        return state(losses.cross_entropy(logits, batch.y), batch.index) + state.watch(model, batch, attack, logits)

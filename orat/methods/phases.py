@@ -39,10 +39,13 @@ class Late(Method):
 
     def plain_epochs(self, setting: Setting) -> int:
         """How many epochs there are before the turn."""
-        if self.burn_in is not None:
-            return self.burn_in
-        drops = [epoch for epoch in setting.milestones if epoch <= setting.epochs]
-        return min(drops, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
+        return before_drops(setting) if self.burn_in is None else self.burn_in
+
+
+def before_drops(setting: Setting) -> int:
+    """The epochs before the first drop of the learning rate, or about where that is usual."""
+    drops = [epoch for epoch in setting.milestones if epoch <= setting.epochs]
+    return min(drops, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
 
 
 def check_counts(setting: Setting, method: str) -> None:

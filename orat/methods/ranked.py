@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import ClassVar, Literal
 
 from orat.errors import InputError
 from orat.lazy import State, ranking
@@ -19,7 +19,11 @@ BURN_IN_STEPS = 300  # a network that has learned nothing ranks by chance, and w
 class Ranked(Method):
     """A method that folds its losses by their ranks m+1 to k among all training samples."""
 
-    m: int | float = option(None, "how many of the largest losses to drop: a count of the training set, or a fraction")
+    finds_m: ClassVar[bool] = False  # where it is not given
+
+    m: int | float | None = option(
+        None, "how many of the largest losses to drop: a count of the training set, or a fraction"
+    )
     k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
     solver: Literal["rank", "minmax"] = option("rank", "exact ranks by memory, or the paper's two scalars")
     burn_in: int | None = burn_in_option("1, or more where epochs are short")
@@ -31,13 +35,14 @@ class Ranked(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.m is None:
+        if self.m is None and not self.finds_m:
             raise InputError("m is not given: say how many of the largest losses to drop, such as --m 0.3 or --m 1800")
-        if type(self.k) is type(self.m) and self.k <= self.m:
+        if self.m is not None and type(self.k) is type(self.m) and self.k <= self.m:
             raise InputError(f"k = {self.k}, m = {self.m}: losses ranked m+1 to k are kept, so k must be above m")
 
     def start(self, setting: Setting) -> State:
         """The memory of all losses, or the two scalars."""
+        assert self.m is not None
         k, m = (ranking.count(amount, setting.n, setting.total) for amount in (self.k, self.m))
         burn_in = enough_epochs(setting) if self.burn_in is None else self.burn_in
         if self.solver == "rank":
@@ -46,8 +51,8 @@ class Ranked(Method):
         return ranking.MinMaxLoss(setting.n, k, m, burn_in, self.ramp or 0, self.scalar_start, decays)
 
     def phase(self, state: ranking.RankedRangeLoss, epoch: int) -> Hashable:
-        """The plain mean, or how many losses are dropped."""
-        return state.epochs < state.burn_in, state.dropped(state.epochs)
+        """What the state's fold depends on."""
+        return state.phase()
 
 
 def enough_epochs(setting: Setting) -> int:

@@ -1,0 +1,193 @@
+"""The automatic ranked range: what a network says of every sample is watched, and labels that look wrong are cut.
+
+The score that ranks and the loss that is minimized are two things. Under a strong attack, the loss does not tell a
+wrong label from a hard image; what a network says of the natural image, averaged over epochs, does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from orat.attacks import TrainingAttack
+from orat.losses import cross_entropy
+from orat.outliers import ahead, judge, two_groups
+from orat.state import State
+from orat.types import Batch, Indices, Logits, PerSample, Scalar
+
+HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
+DOUBTED = 0.5  # chance of a wrong label from which on a sample is cut
+MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What of the averaged answers ranks the samples, and how many of them are cut."""
+
+    measure: str  # "chance" of a wrong label, "loss", or the "margin" by which another class is ahead
+    memory: float  # weight of former epochs in the averages
+    burn_in: int  # epochs before the first cut
+    m: int | None = None  # how many; where it is None, those rather wrong than right, or the upper of two groups
+
+
+class Watch(State):
+    """Averages a network's answers to all n samples, and leaves out of the mean those whose label looks wrong.
+
+    `asked` says who answers: "scout", two networks that learn the natural images beside the other for `scouting`
+    epochs, each one half of them, and are asked about the other half, which they cannot have learned by heart; or the
+    network itself, about the "natural" or the "adversarial" image.
+    """
+
+    answers: Tensor
+    given: Tensor
+    mean_loss: Tensor
+    weights: Tensor
+    wrong: Tensor
+    matrix: Tensor
+    rate: Tensor
+    error: Tensor
+    times_cut: Tensor
+    seen: Tensor
+
+    def __init__(
+        self, n: int, classes: int, asked: str, rule: Rule, network: Callable[[int], nn.Module], scouting: int
+    ) -> None:
+        super().__init__()
+        self.n, self.asked, self.rule, self.scouting = n, asked, rule, scouting
+        self.epochs = 0
+        if asked == "scout":
+            self.scouts.extend(network(number) for number in range(HALVES))
+            self.sees = list(self.scouts)
+        self.register_buffer("answers", torch.zeros(n, classes))  # logarithms of probabilities
+        self.register_buffer("given", torch.zeros(n, dtype=torch.int64))
+        self.register_buffer("mean_loss", torch.zeros(n))
+        self.register_buffer("weights", torch.ones(n))
+        self.register_buffer("wrong", torch.zeros(n))  # chance of a wrong label
+        self.register_buffer("matrix", torch.eye(classes))
+        self.register_buffer("rate", torch.zeros(()))  # share of wrong labels
+        self.register_buffer("error", torch.zeros(()))  # of that share
+        self.register_buffer("times_cut", torch.zeros(n, dtype=torch.int64))
+        self.register_buffer("seen", torch.zeros(n, dtype=torch.bool))  # whether there was an answer yet
+
+    @property
+    def watches(self) -> bool:
+        """Whether answers are still asked for."""
+        return self.asked != "scout" or self.epochs < self.scouting
+
+    def forward(self, losses: PerSample, index: Indices) -> Scalar:
+        """The mean of the losses, those of cut samples left out."""
+        return (self.weights[index].to(losses.dtype) * losses).mean()
+
+    def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> Tensor | float:
+        """Remembers what is said of a batch; returns zero, with the gradient of the scouts."""
+        if not self.watches:
+            return 0.0
+        if not self.sees:
+            self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
+            return 0.0
+        loss = self.scouted(batch)
+        return loss - loss.detach()
+
+    def scouted(self, batch: Batch) -> Tensor:
+        """What scouts learn of a batch: each from its own half, after it was asked about the other.
+
+        Batches hold about as many samples of either half: those that are too many are passed over.
+        """
+        half, kept = batch.index % HALVES, self.weights[batch.index] > 0
+        order = half.argsort(stable=True)
+        parts = order[: len(order) // 2], order[len(order) // 2 :]
+        losses = []
+        for own, sees in enumerate(self.sees):
+            learned, asked = parts[own], parts[1 - own]
+            with torch.no_grad():
+                answers = sees(batch.x[asked])
+            self.remember(answers, Batch(batch.x[asked], batch.y[asked], batch.index[asked]), half[asked] != own)
+            each = cross_entropy(sees(batch.x[learned]), batch.y[learned])
+            losses.append(own_mean(each, kept[learned] & (half[learned] == own)))
+        return torch.stack(losses).sum()
+
+    @torch.no_grad()
+    def remember(self, answers: Logits, batch: Batch, those: Tensor | None = None) -> None:
+        """Takes the newest answers, of all or of those, into the averages; a first one is its own average."""
+        own = batch.index
+        those = torch.ones_like(own, dtype=torch.bool) if those is None else those
+        newest = torch.where(those, torch.where(self.seen[own], 1 - self.rule.memory, 1.0), 0.0)
+        logs = answers.float().log_softmax(1)
+        self.answers[own] = torch.lerp(self.answers[own], logs, newest[:, None])
+        self.mean_loss[own] = torch.lerp(self.mean_loss[own], -logs.gather(1, batch.y[:, None]).squeeze(1), newest)
+        self.seen[own] |= those
+        self.given[own] = batch.y
+
+    def param_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Scouts learn as the network does."""
+        learned = list(self.scouts.parameters())
+        return [{"params": learned, "lr": lr, "decays": True}] if learned else []
+
+    def phase(self) -> Hashable:
+        """Steps are the same but for whether answers are asked for."""
+        return self.watches
+
+    def end_epoch(self) -> dict[str, float]:
+        """Judges all labels by what was said so far, and moves the cut."""
+        watched = self.watches
+        self.epochs += 1
+        if watched:
+            kept = ~self.judged()
+            if self.epochs >= self.rule.burn_in:
+                self.weights.copy_(kept * (self.n / kept.sum()))
+        self.times_cut += self.cut()
+        return {"wrong": self.rate.item(), "error": self.error.item(), "cut": int(self.cut().sum())}
+
+    def judged(self) -> Tensor:
+        """Which samples are to be cut, by the rule, but of no class more than may go."""
+        verdict = judge(self.answers, self.given)
+        for own, new in ((self.wrong, verdict.wrong), (self.matrix, verdict.matrix)):
+            own.copy_(new)
+        self.rate.fill_(verdict.rate)
+        self.error.fill_(verdict.error)
+        given = self.given.cpu()
+        margin = ahead(self.answers.cpu(), given)
+        score = {"chance": verdict.suspicion, "loss": self.mean_loss.cpu(), "margin": margin}[self.rule.measure]
+        if self.rule.m is not None:
+            cut = torch.zeros(self.n, dtype=torch.bool).index_fill(0, score.topk(self.rule.m).indices, True)
+        else:
+            cut = verdict.wrong > DOUBTED if self.rule.measure == "chance" else score > two_groups(score)
+        return sparing(cut, score, given).to(self.weights.device)
+
+    def cut(self) -> Tensor:
+        """Which samples are left out."""
+        return self.weights == 0
+
+    def describe(self) -> str:
+        """Who is asked, and from when on labels are cut."""
+        asked = f"scouts in {self.scouting} epochs" if self.sees else f"the network on {self.asked} images"
+        return f"labels judged by {asked}, first cut in epoch {self.rule.burn_in + 1}"
+
+    def get_extra_state(self) -> dict[str, int]:
+        """The epoch count, so that a checkpoint holds it."""
+        return {"epochs": self.epochs}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """Takes the epoch count back."""
+        self.epochs = state["epochs"]
+
+
+def own_mean(losses: PerSample, own: Tensor) -> Tensor:
+    """The mean over some of the samples, of which there may be none."""
+    return (losses * own).sum() / own.sum().clamp(min=1)
+
+
+def sparing(cut: Tensor, score: Tensor, given: Tensor) -> Tensor:
+    """The same cut, but of no class more than may go: there, those of the highest scores."""
+    cut = cut.clone()
+    for label in given.unique().tolist():
+        own = (given == label).nonzero().squeeze(1)
+        most = int(MOST_OF_A_CLASS * len(own))
+        if int(cut[own].sum()) > most:
+            cut[own] = False
+            cut[own[score[own].topk(most).indices]] = True
+    return cut
