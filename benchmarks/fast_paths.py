@@ -23,7 +23,7 @@ from typing import Any
 import orat
 from orat.devices import choose_device
 from orat.many import train_many
-from orat.progress import SILENT
+from orat.progress import SILENT, Display
 from orat.provenance import commit, hardware, versions
 from orat.run import Run
 
@@ -60,7 +60,7 @@ def together(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Eight runs at once from nothing to their results, what is compiled included."""
     runs: dict[str | Path, Run] = {folder / str(seed): run_of(seed, arguments.epochs) for seed in range(AT_ONCE)}
     started = time.monotonic()
-    results = train_many(runs, arguments.data_dir, arguments.device, SILENT)
+    results = train_many(runs, arguments.data_dir, arguments.device, Display())
     seconds = time.monotonic() - started
     last = list(results.values())
     epochs = [json.loads(line)["seconds"] for line in (folder / "0" / "history.jsonl").read_text().splitlines()]
@@ -99,7 +99,7 @@ def accuracy(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 def plain_process(folder: Path, seed: int, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
     """One run in float32, every operation as Python comes to it."""
     code = (
-        "import sys, json, orat; from orat.progress import SILENT; "
+        "import sys, json, orat; from orat.progress import SILENT, Display; "
         "orat.train(orat.Run.from_record(json.loads(sys.argv[1])), sys.argv[2], sys.argv[3] or None, sys.argv[4], "
         "SILENT, 'plain')"
     )
