@@ -76,7 +76,8 @@ def method_of(arm: str, m: str) -> Method:
 
 def finished_rows(arguments: argparse.Namespace) -> Any:
     """The row of each run as soon as it is finished, several runs at once on a GPU."""
-    where = choose_device(arguments.device)
+    where, fields = choose_device(arguments.device), json.loads(arguments.fields)
+    fields |= {"milestones": tuple(fields["milestones"])} if "milestones" in fields else {}
     cells = deque(
         (arm, kind, int(seed))
         for seed in arguments.seeds.split(",")
@@ -90,7 +91,7 @@ def finished_rows(arguments: argparse.Namespace) -> Any:
             noise, _, rate = kind.partition(":")
             run = Run(
                 data=arguments.data, method=method_of(arm, arguments.m), noise=noise, noise_rate=float(rate), seed=seed,
-                noise_seed=seed, **json.loads(arguments.fields),
+                noise_seed=seed, **fields,
             )  # fmt: skip
             folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
             sitting = Sitting(folder, run, arguments.data_dir, where, SILENT, arguments.engine)
