@@ -151,8 +151,7 @@ def chance(sides: Sides, matrix: Tensor, origins: Tensor, label: int, other: int
     toward = sides.seen[:, other] - sides.seen[:, label]
     edges = edges_of(torch.cat([toward[own], toward[sides.groups[other]]]))
     places = torch.bucketize(toward, edges)
-    counts = torch.zeros(sides.classes, BINS, dtype=torch.float64)
-    counts.index_put_((sides.given, places), torch.ones(len(toward), dtype=torch.float64), accumulate=True)
+    counts = torch.bincount(sides.given * BINS + places, minlength=sides.classes * BINS).view(sides.classes, BINS)
     parts = counts / sides.sizes.clamp(min=1)[:, None]
     pure = (origins[other] @ parts).clamp(min=0)  # of those that are of the class, whatever they were given
     return rising(matrix[label, other] * pure, parts[label])[places[own]]
