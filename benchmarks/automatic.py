@@ -17,7 +17,6 @@ from statistics import mean
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import orat
 from orat.devices import choose_device
@@ -28,6 +27,7 @@ from orat.progress import SILENT
 from orat.provenance import commit, hardware, versions
 from orat.run import Run
 from orat.run_folder import RunFolder
+from orat.suspecting import area
 from orat.watching import Watch
 
 NEVER = 10**6  # epochs before the oracle would judge by itself
@@ -131,14 +131,6 @@ def row_of(sitting: Sitting) -> dict[str, Any]:
         row |= {"auc_of_loss": area(state["mean_loss"], flipped), "flipped": float(flipped.double().mean())}
     row |= {"estimates": [record["state"]["wrong"] for record in history if "wrong" in record["state"]]}
     return row
-
-
-def area(score: Tensor, positive: Tensor) -> float:
-    """The chance that a wrong label is ranked above a right one."""
-    ranks = torch.empty(len(score), dtype=torch.float64)
-    ranks[score.argsort()] = torch.arange(1, len(score) + 1, dtype=torch.float64)
-    count = int(positive.sum())
-    return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(score) - count)))
 
 
 def gap_lines(rows: list[dict[str, Any]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ from orat.data.dataset import Dataset
 from orat.data.folder import files
 from orat.errors import InputError, unknown
 from orat.finished import finished_run
+from orat.flags import flags_of
 from orat.noise import LEFT_OUT
+from orat.outliers import DOUBTED
 from orat.prepare import labeled
 from orat.progress import SILENT, Display
 from orat.run import Run
 from orat.run_folder import replace_file
-from orat.suspecting import DOUBTED, Suspects, suspects
+from orat.suspecting import Suspects, suspects
 
 HOWS = ("labels", "folder")
 FIXES = ("drop", "relabel")
@@ -64,7 +66,7 @@ def clean(
         "not_judged": found.total - len(found),
         "judged_by": found.judged_by,
         "classes": rows,
-        "train": flags_of(again),
+        "train": words_of(again),
     }
 
 
@@ -188,29 +190,11 @@ def destinations(train: Dataset, labels: Tensor) -> dict[str, str]:
     return places
 
 
-def flags_of(run: Run) -> list[str]:
-    """The words of the `orat train` command that describe a run, without what is the default."""
-    first = Run(data=run.data, method=run.method)
-    usual = Run(data=run.data, method=run.method, epochs=run.epochs, eps=run.eps)
-    words = ["--data", run.data, "--method", run.method_name]
-    for field in fields(run.method):
-        if (value := getattr(run.method, field.name)) != field.default:
-            words += flag(field.name, value)
-    for field in fields(run):
-        value = getattr(run, field.name)
-        default = getattr(first if field.name in ("epochs", "eps") else usual, field.name)
-        if field.name not in ("data", "method") and value != default:
-            words += flag(field.name, value)
-    return words
-
-
-def flag(name: str, value: Any) -> list[str]:
-    """One field as a flag and its text."""
-    if isinstance(value, bool):
-        value = "yes" if value else "no"
-    if isinstance(value, tuple):
-        value = ("x" if name == "image_size" else ",").join(map(str, value))
-    return ["--" + name.replace("_", "-"), str(value)]
+def words_of(run: Run) -> list[str]:
+    """The flags of the `orat train` command that describe a run, without what it takes by itself."""
+    flags = {name: text for name, text in vars(flags_of(run)).items() if text is not None}
+    first = {name: flags.pop(name, "sample") for name in ("data", "method")}
+    return [word for name, text in (first | flags).items() for word in (f"--{name.replace('_', '-')}", text)]
 
 
 def train_command(result: Mapping[str, Any], data_dir: str | None = None) -> list[str]:

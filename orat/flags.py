@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from orat.errors import InputError, unknown
@@ -145,3 +145,32 @@ def fields_of(cls: type[Method]) -> dict[str, Field[Any]]:
 def methods_with(name: str) -> list[str]:
     """The methods that have a field of this name."""
     return [method for method, cls in METHODS.items() if name in fields_of(cls)]
+
+
+def written(name: str, value: Any) -> str:
+    """A value as it is written on the command line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ("x" if name == "image_size" else ",").join(str(part) for part in value)
+    return str(value)
+
+
+def flags_of(run: Run) -> Namespace:
+    """The flags that give a run; what it takes from others by itself is left out, so that it follows them."""
+    flags: dict[str, str | None] = {field.name: None for cls in (*METHODS.values(), Run) for field in fields(cls)}
+    for field in fields(Run):
+        if field.name != "method" and not follows(run, field.name, {field.name: field.default}):
+            flags[field.name] = written(field.name, getattr(run, field.name))
+    for field in fields(run.method):
+        if not follows(run, "method", {field.name: field.default}):
+            flags[field.name] = written(field.name, getattr(run.method, field.name))
+    return Namespace(**flags | {"method": run.method_name})
+
+
+def follows(run: Run, name: str, unset: dict[str, Any]) -> bool:
+    """Whether a run comes out the same with one of its fields, or of its method's, left to itself."""
+    try:
+        return run == replace(run, **({"method": replace(run.method, **unset)} if name == "method" else unset))
+    except InputError:
+        return False

@@ -11,7 +11,7 @@ from orat.data.batches import steps_per_epoch
 from orat.devices import choose_device, on_device
 from orat.errors import InputError
 from orat.evaluation import logits_of
-from orat.methods import ST
+from orat.methods import ORAT, ST
 from orat.prepare import Parts, another
 from orat.progress import SILENT, Display
 from orat.run import Run
@@ -19,7 +19,6 @@ from orat.state import State
 from orat.training import Learner, end_epoch, train_epoch
 
 MOST_EPOCHS = 10  # where nothing is said: enough to know the classes by, and too few to learn wrong labels by heart
-MEMORY = 0.7  # weight of former epochs in the averages, as in automatic ORAT
 
 
 def check_folds(folds: int, epochs: int | None, n: int | None = None) -> None:
@@ -61,5 +60,5 @@ def answers_of(
             pass
         end_epoch(learner)
         newest = logits_of(learner.model, others).float().log_softmax(1).cpu()
-        average = newest if epoch == 1 else torch.lerp(average, newest, 1 - MEMORY)
+        average = newest if epoch == 1 else torch.lerp(average, newest, 1 - ORAT.memory)
     return average

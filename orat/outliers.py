@@ -21,6 +21,7 @@ FEWEST = 20  # samples of a class that say anything about it
 FEWEST_WRONG = 5  # labels from one class to another for which the two are looked at alone
 MOST = 0.9  # share of a class that can be wrong
 SURE = 2  # standard errors between ratios that differ
+DOUBTED = 0.5  # chance of a wrong label from which on it is rather wrong than right
 TIE = 1e-3  # weight of the margin where chances are equal
 
 
@@ -51,9 +52,13 @@ def judge(answers: Tensor, given: Labels) -> Verdict:
         chances += [chance_of_rest(sides, matrix, label, rests[label])] if rests[label] > 0 else []
         if chances:
             wrong[sides.groups[label]] = torch.stack(chances).max(0).values
-    suspicion = wrong + TIE * torch.sigmoid(ahead(seen, given))
     rate = 1 - (matrix.diagonal() * sides.sizes).sum() / len(given)
-    return Verdict(wrong, suspicion, sides.looks_like, matrix, float(rate), float(error))
+    return Verdict(wrong, suspicion(wrong, seen, given), sides.looks_like, matrix, float(rate), float(error))
+
+
+def suspicion(wrong: Tensor, seen: Tensor, given: Labels) -> Tensor:
+    """What samples are ranked by: the chance, and among equal ones how far another class is ahead."""
+    return wrong + TIE * torch.sigmoid(ahead(seen, given))
 
 
 def two_groups(values: Tensor) -> Tensor:
@@ -100,11 +105,11 @@ def shares(sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
     """The matrix of who is given what; the share of each label that is of other classes as a whole; an error."""
     size = sides.classes
     ratios, errors = torch.zeros(2, size, size, dtype=torch.float64)
-    rests = torch.zeros(size, dtype=torch.float64)
+    rests, rest_errors = torch.zeros(2, size, dtype=torch.float64)
     for label in sides.known:
         away = sides.away(label)
         own, others = away[sides.groups[label]], away[sides.given != label]
-        rests[label], _ = fitting(own, others, len(own), len(others))
+        rests[label], rest_errors[label] = fitting(own, others, len(own), len(others))
         for other in sides.known:
             if other != label:
                 mixed, pure = (sides.toward(label, other, of) for of in (label, other))
@@ -114,7 +119,8 @@ def shares(sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
     for _ in range(100):  # what was compared with holds others too: a ratio is that to its own part
         foreign = (sides.sizes @ matrix - sides.sizes * matrix.diagonal()) / (total - sides.sizes).clamp(min=1)
         matrix = spread(ratios * matrix.diagonal(), rests * (1 - foreign))
-    error = ((sides.sizes[:, None] / total * errors * matrix.diagonal()) ** 2).sum().sqrt()
+    by_label = torch.maximum((errors * matrix.diagonal()).square().sum(1).sqrt(), rest_errors)
+    error = (sides.sizes / total * by_label).square().sum().sqrt()
     return matrix, (rests * (1 - foreign)).clamp(max=MOST), error
 
 

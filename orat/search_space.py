@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, fields
 from itertools import product
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from orat.errors import InputError, unknown
-from orat.flags import one_of, reader, run_from
+from orat.flags import one_of, reader, run_from, written
 from orat.methods import METHODS
 from orat.run import Run
 
@@ -126,35 +126,6 @@ def between(name: str, text: str, read: Any) -> Range:
     if text.startswith("log:") and ends[0] <= 0:
         raise InputError(f"{text}: a logarithmic scale has no {low.strip()}; begin above 0")
     return Range(name, ends[0], ends[1], text.startswith("log:"))
-
-
-def written(name: str, value: Any) -> str:
-    """A value as it is written on the command line."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple | list):
-        return ("x" if name == "image_size" else ",").join(str(part) for part in value)
-    return str(value)
-
-
-def flags_of(run: Run) -> Namespace:
-    """The flags that give a run; what it takes from others by itself is left out, so that it follows them."""
-    flags: dict[str, str | None] = {field.name: None for cls in (*METHODS.values(), Run) for field in fields(cls)}
-    for field in fields(Run):
-        if field.name != "method" and not follows(run, field.name, {field.name: field.default}):
-            flags[field.name] = written(field.name, getattr(run, field.name))
-    for field in fields(run.method):
-        if not follows(run, "method", {field.name: field.default}):
-            flags[field.name] = written(field.name, getattr(run.method, field.name))
-    return Namespace(**flags | {"method": run.method_name})
-
-
-def follows(run: Run, name: str, unset: dict[str, Any]) -> bool:
-    """Whether a run comes out the same with one of its fields, or of its method's, left to itself."""
-    try:
-        return run == replace(run, **({"method": replace(run.method, **unset)} if name == "method" else unset))
-    except InputError:
-        return False
 
 
 def run_of(flags: Namespace, choice: Choice) -> Run:

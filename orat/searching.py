@@ -15,6 +15,7 @@ from orat.engine import KINDS
 from orat.errors import InputError, TrainingError, unknown
 from orat.execute import train
 from orat.fine_tuning import load_first
+from orat.flags import flags_of
 from orat.many import AT_ONCE, train_many
 from orat.prepare import Parts, build_model, prepare, setting_of
 from orat.progress import Display
@@ -31,7 +32,6 @@ from orat.search_space import (
     choices_of,
     doubts,
     first_run,
-    flags_of,
     run_of,
 )
 from orat.search_trials import Trials, silence

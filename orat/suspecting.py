@@ -18,14 +18,13 @@ from orat.filtering import found_outliers
 from orat.finished import finished_run, load_model
 from orat.held_out import check_folds, held_out_answers
 from orat.methods import ORAT
-from orat.outliers import FEWEST, TIE, Verdict, ahead, judge
+from orat.outliers import DOUBTED, FEWEST, Verdict, judge, suspicion
 from orat.prepare import Parts, prepare, setting_of
 from orat.progress import SILENT, Display
 from orat.ranking import RankedRangeLoss
 from orat.run import Run
 from orat.run_folder import RunFolder
 
-DOUBTED = 0.5  # chance of a wrong label from which on one is an issue, where the method itself cut nothing
 DIGITS = 6  # of numbers in tables
 CORNER = "given \\ true"  # of the matrix
 JUDGES = {
@@ -228,9 +227,8 @@ def own_cut(run: Run, parts: Parts, tensors: dict[str, Tensor]) -> Tensor | None
 def remembered(state: dict[str, Tensor]) -> Verdict:
     """The verdict that automatic ORAT came to."""
     seen, wrong = state["answers"].double().log_softmax(1), state["wrong"].double()
-    suspicion = wrong + TIE * torch.sigmoid(ahead(seen, state["given"]))
     matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
-    return Verdict(wrong, suspicion, seen.argmax(1), matrix, float(rate), float(error))
+    return Verdict(wrong, suspicion(wrong, seen, state["given"]), seen.argmax(1), matrix, float(rate), float(error))
 
 
 def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:

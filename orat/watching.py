@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from orat.attacks import TrainingAttack
 from orat.losses import cross_entropy
-from orat.outliers import ahead, judge, two_groups
+from orat.outliers import DOUBTED, ahead, judge, two_groups
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
 HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
-DOUBTED = 0.5  # chance of a wrong label from which on a sample is cut
 MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
 
 

@@ -13,11 +13,11 @@ PACKAGE = Path(orat.__file__).parent
 # Each may import those before it, and its own package.
 ORDER = (
     "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
-    "ranking", "relabeling", "outliers", "watching", "options", "lazy", "methods", "run", "mirrors", "replica",
+    "ranking", "relabeling", "outliers", "watching", "options", "lazy", "methods", "run", "flags", "mirrors", "replica",
     "training", "engine", "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves",
     "examination", "devices", "provenance", "timing", "finished", "filtering", "prepare", "held_out", "suspecting",
     "suspects_page", "cleaning", "weights", "fine_tuning", "telling", "execute", "many", "textbook", "speed",
-    "foreign", "subjects", "tables", "listing", "demo", "flags", "search_space", "search_trials", "search_folder",
+    "foreign", "subjects", "tables", "listing", "demo", "search_space", "search_trials", "search_folder",
     "search_plots", "searching", "cards", "commands", "cli", "__main__",
 )  # fmt: skip
 

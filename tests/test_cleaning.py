@@ -20,7 +20,7 @@ from refusals import assert_refused_in_one_line
 
 import orat
 from orat import noise
-from orat.cleaning import check_classes, flags_of
+from orat.cleaning import check_classes, words_of
 from orat.cli import main, parser
 from orat.flags import run_from
 from orat.noise import LEFT_OUT
@@ -157,7 +157,7 @@ def test_the_printed_command_trains_on_the_result(
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser().parse(["train", *flags_of(run)])) == run
+    assert run_from(parser().parse(["train", *words_of(run)])) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -113,12 +113,6 @@ def test_classes_of_unequal_confidence_are_ranked_together_better_than_by_loss()
     assert area(judge(seen, labels).suspicion, wrong) > by_loss + 0.02
 
 
-def test_answers_that_know_nothing_accuse_nobody_for_certain() -> None:
-    true = truth(3000)
-    verdict = judge(answers(true, 0.0), true)
-    assert (verdict.wrong < 0.9).all() or verdict.rate > 0.5  # a blind network is not asked: the burn-in is for that
-
-
 def test_two_classes_will_do_and_small_classes_are_left_alone() -> None:
     true = truth(2000, 2)
     labels = flipped(true, 0.2, classes=2)

@@ -24,13 +24,13 @@ import orat
 from orat import searching
 from orat.cli import main
 from orat.execute import Job
-from orat.flags import run_from
+from orat.flags import flags_of, run_from
 from orat.methods import Method
 from orat.progress import SILENT
 from orat.run import Run
 from orat.run_folder import RunFolder
 from orat.search_plots import picture
-from orat.search_space import Range, Values, axes_of, flags_of
+from orat.search_space import Range, Values, axes_of
 from orat.search_trials import Trials, silence
 from orat.searching import search
 

@@ -124,7 +124,7 @@ def print_rows(title: str, part: str, rows: list[dict[str, Any]]) -> None:
 
 def spelled(field: str, value: Any) -> str:
     """A value for people."""
-    from orat.search_space import written
+    from orat.flags import written
 
     text = written(field, value)
     return f"{value:.6g}" if isinstance(value, float) and len(text) > 8 else text
@@ -132,6 +132,6 @@ def spelled(field: str, value: Any) -> str:
 
 def as_flags(setting: dict[str, Any]) -> str:
     """A setting as `orat train` takes it."""
-    from orat.search_space import written
+    from orat.flags import written
 
     return " ".join(f"--{field.replace('_', '-')} {written(field, value)}" for field, value in setting.items())
