@@ -113,6 +113,17 @@ def test_classes_of_unequal_confidence_are_ranked_together_better_than_by_loss()
     assert area(judge(seen, labels).suspicion, wrong) > by_loss + 0.02
 
 
+@pytest.mark.parametrize(("sharpness", "rate", "cut"), [(2.0, 0.03, 0.002), (1.0, 0.25, 0.08)])
+def test_how_many_right_labels_are_accused_depends_on_how_well_the_network_sees(
+    sharpness: float, rate: float, cut: float
+) -> None:
+    """The limit that the guide tells of: at 79 % of agreement next to none, at 48 % some."""
+    true = truth(10_000)
+    verdict = judge(answers(true, sharpness, seed=5), true)
+    assert verdict.rate < rate
+    assert (verdict.wrong > 0.5).double().mean() < cut
+
+
 def test_two_classes_will_do_and_small_classes_are_left_alone() -> None:
     true = truth(2000, 2)
     labels = flipped(true, 0.2, classes=2)
