@@ -30,7 +30,7 @@ from orat.run import Run
 AT_ONCE = 8
 COLUMNS = ("natural", "fgsm", "pgd20", "cw")
 SETTING: dict[str, Any] = {"data": "mnist", "noise": "symmetric", "noise_rate": 0.4, "eps": 0.1}
-METHOD = orat.ORAT(m=0.38)
+METHOD = orat.ORAT(k=59950, m=11000, solver="minmax")  # the paper's own k and m
 
 
 def main() -> None:
