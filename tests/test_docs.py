@@ -49,3 +49,13 @@ def test_the_readme_shows_the_means_of_the_measured_defenses(defenses: dict[str,
     for name, *numbers in shown[1:]:
         lasts = [cell["last"] for cell in defenses["cells"] if cell["row"] == name]
         assert numbers == [f"{100 * mean(last[column] for last in lasts):.2f}" for column in COLUMNS], name
+
+
+def test_the_readme_tells_what_whole_runs_were_measured_to_take_and_to_keep() -> None:
+    page = (ROOT / "README.md").read_text()
+    together, fast = (json.loads((ROOT / "results" / name).read_text()) for name in ("together.json", "fast-paths.json"))
+    assert f"took {together['seconds']} s" in page and f"{together['seconds_per_run']} s a run" in page
+    assert (together["runs"], together["epochs"], fast["epochs"], fast["seeds"]) == (8, 50, 15, 3)
+    for name, difference in fast["difference_in_points"].items():
+        fast_mean, plain_mean = (mean(row[name] for row in fast[way]) for way in ("fast", "plain"))
+        assert abs(difference) <= 0.05 and 100 * (fast_mean - plain_mean) == pytest.approx(difference, abs=1e-3)
