@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,10 @@ from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.filtering import filter_of, found_outliers
 from orat.methods import Setting
+from orat.operations import forward_operations
 from orat.run import Run
 
+QUICK, QUICK_LEAST = "quick_resnet", 8  # a network for scouts, and the pixels that it needs
 ANOTHER = 1_000_003  # added to the seed for each other network
 
 
@@ -72,12 +75,28 @@ def setting_of(run: Run, parts: Parts) -> Setting:
     steps = steps_per_epoch(n, run.batch_size)
     classes = len(parts.train.classes)
     attack = run.attack_steps, run.attack_start
-    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, *attack, partial(another, run, parts))
+    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, *attack, partial(scouts, run, parts))
 
 
 def another(run: Run, parts: Parts, number: int) -> nn.Module:
     """A network like the run's with first weights of its own."""
     return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), parts.train)
+
+
+def scouts(run: Run, parts: Parts, name: str | None = None) -> Callable[[int], nn.Module]:
+    """Makes networks of this name to learn beside the run's; if none is said, a quick one, or its own if cheaper."""
+    return partial(another, replace(run, model=name or cheaper(run, parts.train)), parts)
+
+
+def cheaper(run: Run, train: Dataset) -> str:
+    """The network that takes less arithmetic: one that learns images quickly, or the run's own."""
+    if len(train.shape) != 3 or min(train.shape[1:]) < QUICK_LEAST:
+        return run.model
+    costs = {
+        name: forward_operations(build_model(replace(run, model=name), train), train.shape)
+        for name in (run.model, QUICK)
+    }
+    return min(costs, key=costs.__getitem__)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ FEW = 8  # channels below which a convolution leaves tensor cores idle
 POOLED_ON = "cuda"  # where a convolution of few channels takes in the pooling after it; torch's own is quicker on a CPU
 
 Refresh = Callable[[], Any]
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class Replica(nn.Module):
@@ -57,16 +58,21 @@ def mirrored(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.
         return nn.Sequential(copied(module, at_least_single(dtype), links), Cast(dtype))
     if isinstance(module, Dropout):
         return nn.Identity()
-    if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
+    if convolves(module):
         return convolution(module, None, dtype, links)
-    if isinstance(module, nn.Linear) and module.out_features % ALIGNED:
+    if computes_as(module, nn.Linear) and module.out_features % ALIGNED:
         return product(module, dtype, links)
-    if type(module).forward is nn.Sequential.forward:
+    if computes_as(module, nn.Sequential):
         return nn.Sequential(*chained(list(module.children()), dtype, links))
     kept = at_least_single(dtype) if isinstance(module, nn.BatchNorm2d) else dtype
     twin = copied(module, kept, links)
     twin._modules = {name: mirrored(child, dtype, links) for name, child in module.named_children()}
     return twin
+
+
+def computes_as(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
+    """Whether this is a layer of torch's as torch computes it: what derives from one may compute anything."""
+    return isinstance(module, kind) and type(module).forward is kind.forward
 
 
 def chained(modules: list[nn.Module], dtype: torch.dtype, links: list[Refresh]) -> list[nn.Module]:
@@ -77,26 +83,29 @@ def chained(modules: list[nn.Module], dtype: torch.dtype, links: list[Refresh]) 
         if not convolves(first):
             mirrors.append(mirrored(first, dtype, links))
             continue
-        norm = modules.pop(0) if modules and keeps_statistics(modules[0]) else None
+        norm = modules[0] if modules and keeps_statistics(modules[0]) else None
+        modules = modules if norm is None else modules[1:]
         side = pooled(first, modules[0]) if modules else 1
         modules = modules[1:] if side > 1 else modules
-        mirrors.append(convolution(first, norm, dtype, links, side))  # type: ignore[arg-type]
+        mirrors.append(convolution(first, norm, dtype, links, side))
     return aligned(mirrors)
 
 
-def convolves(module: nn.Module) -> bool:
+def convolves(module: nn.Module) -> TypeGuard[nn.Conv2d]:
     """Whether this is a convolution with zeros around the image."""
-    return isinstance(module, nn.Conv2d) and module.padding_mode == "zeros"
+    if not computes_as(module, nn.Conv2d) or type(module)._conv_forward is not nn.Conv2d._conv_forward:
+        return False
+    return module.padding_mode == "zeros"
 
 
-def keeps_statistics(module: nn.Module) -> bool:
+def keeps_statistics(module: nn.Module) -> TypeGuard[nn.BatchNorm2d]:
     """Whether this normalizes by statistics that it keeps."""
-    return isinstance(module, nn.BatchNorm2d) and module.running_mean is not None
+    return computes_as(module, nn.BatchNorm2d) and module.running_mean is not None
 
 
 def pooled(layer: nn.Module, then: nn.Module) -> int:
     """The side of the squares that a pooling takes the largest of, if the mirror of a convolution can do it; else 1."""
-    if not (isinstance(layer, nn.Conv2d) and isinstance(then, nn.MaxPool2d) and by_patches(layer)):
+    if not (isinstance(layer, nn.Conv2d) and computes_as(then, nn.MaxPool2d) and by_patches(layer)):
         return 1
     side = then.kernel_size
     whole = then.stride == side and (then.padding, then.dilation, then.ceil_mode) == (0, 1, False)
@@ -111,7 +120,7 @@ def aligned(mirrors: list[nn.Module]) -> list[nn.Module]:
     for mirror in mirrors:
         if isinstance(mirror, Convolution) and not mirror.grouped:
             extra = mirror.widen(extra)
-        elif extra and not isinstance(mirror, (nn.ReLU, nn.MaxPool2d, nn.Identity)):
+        elif extra and not any(computes_as(mirror, kind) for kind in (nn.ReLU, nn.MaxPool2d, nn.Identity)):
             result.append(Narrow(extra))
             extra = 0
         result.append(mirror)

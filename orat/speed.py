@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from orat.data.batches import shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
@@ -19,6 +17,7 @@ from orat.engine import engine_for, takes_halves
 from orat.errors import InputError
 from orat.methods import ORAT
 from orat.models.networks import network
+from orat.operations import Operations
 from orat.prepare import Parts, build_model, setting_of
 from orat.progress import Display
 from orat.ranking import count
@@ -200,24 +199,9 @@ def stepper(step: Callable[[Indices], None], batches: Sequence[Indices], precisi
 def step_flops(run: Run, data: Dataset, index: Indices) -> int:
     """Floating-point operations of matrix products and convolutions in a step that computes no gradient in vain."""
     engine = Plain(learner_of(run, data), data)
-    with Counter() as counter:
+    with Operations() as operations:
         engine.step(index)
-    return counter.total
-
-
-class Counter(TorchDispatchMode):
-    """Sums torch's own counts; its FlopCounterMode hooks every module, and those hooks refuse an input's gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.total = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        if func.overloadpacket in flop_registry:
-            self.total += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
-        return result
+    return operations.total
 
 
 def product_step(dtype: torch.dtype, side: int, device: torch.device, precision: str) -> Step:

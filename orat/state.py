@@ -19,7 +19,10 @@ class State(nn.Module):
         self.sees: list[Callable[[Tensor], Tensor]] = []  # how those are called; an engine may put in quicker forms
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule."""
+        """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule.
+
+        A group with `ends` has its own: up to its `peak`, and down to nothing after that many epochs.
+        """
         return []
 
     def watch(self, model: nn.Module, batch: Batch, attack: Any, logits: Tensor) -> Tensor | float:

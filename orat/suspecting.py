@@ -18,7 +18,7 @@ from orat.filtering import found_outliers
 from orat.finished import finished_run, load_model
 from orat.held_out import check_folds, held_out_answers
 from orat.methods import ORAT
-from orat.outliers import DOUBTED, FEWEST, Verdict, judge, suspicion
+from orat.outliers import DOUBTED, FEWEST, KNOWING, Verdict, judge, knowledge, suspicion
 from orat.prepare import Parts, prepare, setting_of
 from orat.progress import SILENT, Display
 from orat.ranking import RankedRangeLoss
@@ -126,6 +126,7 @@ class Suspects:
             "judged_by": self.judged_by,
             "estimated_share": self.verdict.rate,
             "error": self.verdict.error,
+            "knowledge": self.verdict.knowledge,
             "issues": int(self.cut.sum()),
             "classes": self.classes(),
             "truth": self.truth(),
@@ -155,6 +156,11 @@ class Suspects:
         few = [name for name, count in zip(self.train.classes, counts(self.train), strict=True) if count < FEWEST]
         if few:
             lines.append(f"Not judged, as there are fewer than {FEWEST} samples: {', '.join(few)}.")
+        if self.verdict.knowledge < KNOWING:
+            lines.append(
+                f"Those asked know too little to be trusted: {self.verdict.knowledge:.0%} of what can be known of "
+                f"these labels ({KNOWING:.0%} would do). Right labels of hard samples are among the suspects."
+            )
         return lines
 
 
@@ -228,7 +234,9 @@ def remembered(state: dict[str, Tensor]) -> Verdict:
     """The verdict that automatic ORAT came to."""
     seen, wrong = state["answers"].double().log_softmax(1), state["wrong"].double()
     matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
-    return Verdict(wrong, suspicion(wrong, seen, state["given"]), seen.argmax(1), matrix, float(rate), float(error))
+    looks_like, given = seen.argmax(1), state["given"]
+    known = knowledge(looks_like, given, float(rate))
+    return Verdict(wrong, suspicion(wrong, seen, given), looks_like, matrix, float(rate), float(error), known)
 
 
 def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import cos, pi
 from typing import Any, Protocol
 
 import torch
@@ -19,6 +20,7 @@ from orat.state import State
 from orat.types import Batch, Indices
 
 DROP = 0.1  # what a milestone does to the learning rate
+SCOUT_WARMUP = 0.5  # epochs in which a rate with an end of its own rises
 
 
 class Learner:
@@ -163,8 +165,16 @@ def set_pace(learner: Learner, progress: float) -> None:
     """Rates and radius after `progress` epochs: linear warm-ups, and a tenth of the rate from each milestone on."""
     run = learner.run
     factor = warm(progress, run.warmup) * DROP ** sum(learner.epoch >= milestone for milestone in run.milestones)
-    set_rates(learner, [run.lr * (factor if group["decays"] else 1.0) for group in learner.optimizer.param_groups])
+    set_rates(learner, [rate_of(group, run.lr, factor, progress) for group in learner.optimizer.param_groups])
     learner.pace = warm(progress, run.attack_warmup)
+
+
+def rate_of(group: dict[str, Any], lr: float, factor: float, progress: float) -> float:
+    """The rate of a group of parameters: the run's, with or without its drops, or along half a cosine to its end."""
+    if "ends" not in group:
+        return lr * (factor if group["decays"] else 1.0)
+    fallen = (1 + cos(pi * min(1.0, progress / group["ends"]))) / 2
+    return float(group["peak"] * warm(progress, SCOUT_WARMUP) * fallen)
 
 
 def set_rates(learner: Learner, rates: list[float]) -> None:

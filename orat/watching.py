@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from orat.attacks import TrainingAttack
 from orat.losses import cross_entropy
-from orat.outliers import DOUBTED, ahead, judge, two_groups
+from orat.models.quick_resnet import QuickResNet
+from orat.outliers import DOUBTED, KNOWING, ahead, judge, two_groups
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
@@ -49,6 +50,7 @@ class Watch(State):
     matrix: Tensor
     rate: Tensor
     error: Tensor
+    known: Tensor
     times_cut: Tensor
     seen: Tensor
 
@@ -69,6 +71,7 @@ class Watch(State):
         self.register_buffer("matrix", torch.eye(classes))
         self.register_buffer("rate", torch.zeros(()))  # share of wrong labels
         self.register_buffer("error", torch.zeros(()))  # of that share
+        self.register_buffer("known", torch.zeros(()))  # how much those who are asked know, of what they could
         self.register_buffer("times_cut", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("seen", torch.zeros(n, dtype=torch.bool))  # whether there was an answer yet
 
@@ -122,9 +125,12 @@ class Watch(State):
         self.given[own] = batch.y
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Scouts learn as the network does."""
-        learned = list(self.scouts.parameters())
-        return [{"params": learned, "lr": lr, "decays": True}] if learned else []
+        """Scouts learn at a rate of their own, if they have one, that falls to nothing while they do."""
+        falling = {"decays": True, "ends": self.scouting}
+        return [
+            {"params": list(scout.parameters()), "lr": lr, "peak": own_rate(scout) or lr, **falling}
+            for scout in self.scouts
+        ]
 
     def phase(self) -> Hashable:
         """Steps are the same but for whether answers are asked for."""
@@ -139,23 +145,34 @@ class Watch(State):
             if self.epochs >= self.rule.burn_in:
                 self.weights.copy_(kept * (self.n / kept.sum()))
         self.times_cut += self.cut()
-        return {"wrong": self.rate.item(), "error": self.error.item(), "cut": int(self.cut().sum())}
+        numbers = {"wrong": self.rate, "error": self.error, "known": self.known}
+        return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
+
+    def warning(self) -> str | None:
+        """Says so when those who were asked know too little to judge."""
+        if self.watches or self.rule.measure != "chance" or self.known >= KNOWING:
+            return None
+        return (
+            f"scouts know too little of these data to judge their labels ({self.known.item():.0%} of what can be "
+            f"known, {KNOWING:.0%} are needed), so that none is cut: give more data, or a longer --scout-epochs"
+        )
 
     def judged(self) -> Tensor:
         """Which samples are to be cut, by the rule, but of no class more than may go."""
         verdict = judge(self.answers, self.given)
         for own, new in ((self.wrong, verdict.wrong), (self.matrix, verdict.matrix)):
             own.copy_(new)
-        self.rate.fill_(verdict.rate)
-        self.error.fill_(verdict.error)
-        given = self.given.cpu()
-        margin = ahead(self.answers.cpu(), given)
-        score = {"chance": verdict.suspicion, "loss": self.mean_loss.cpu(), "margin": margin}[self.rule.measure]
+        for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
+            number.fill_(value)
+        margin = ahead(self.answers, self.given)
+        score = {"chance": verdict.suspicion, "loss": self.mean_loss, "margin": margin}[self.rule.measure]
         if self.rule.m is not None:
-            cut = torch.zeros(self.n, dtype=torch.bool).index_fill(0, score.topk(self.rule.m).indices, True)
+            cut = torch.zeros_like(self.seen).index_fill(0, score.topk(self.rule.m).indices, True)
+        elif self.rule.measure == "chance":
+            cut = (verdict.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
         else:
-            cut = verdict.wrong > DOUBTED if self.rule.measure == "chance" else score > two_groups(score)
-        return sparing(cut, score, given).to(self.weights.device)
+            cut = score > two_groups(score)
+        return sparing(cut, score, self.given)
 
     def cut(self) -> Tensor:
         """Which samples are left out."""
@@ -173,6 +190,11 @@ class Watch(State):
     def set_extra_state(self, state: dict[str, int]) -> None:
         """Takes the epoch count back."""
         self.epochs = state["epochs"]
+
+
+def own_rate(scout: nn.Module) -> float | None:
+    """The rate that a network learns best at, where it says so."""
+    return next((module.rate for module in scout.modules() if isinstance(module, QuickResNet)), None)
 
 
 def own_mean(losses: PerSample, own: Tensor) -> Tensor:

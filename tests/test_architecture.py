@@ -15,9 +15,9 @@ ORDER = (
     "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
     "ranking", "relabeling", "outliers", "watching", "options", "lazy", "methods", "run", "flags", "mirrors", "replica",
     "training", "engine", "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves",
-    "examination", "devices", "provenance", "timing", "finished", "filtering", "prepare", "held_out", "suspecting",
-    "suspects_page", "cleaning", "weights", "fine_tuning", "telling", "execute", "many", "textbook", "speed",
-    "foreign", "subjects", "tables", "listing", "demo", "search_space", "search_trials", "search_folder",
+    "examination", "devices", "provenance", "timing", "finished", "filtering", "operations", "prepare", "held_out",
+    "suspecting", "suspects_page", "cleaning", "weights", "fine_tuning", "telling", "execute", "many", "textbook",
+    "speed", "foreign", "subjects", "tables", "listing", "demo", "search_space", "search_trials", "search_folder",
     "search_plots", "searching", "cards", "commands", "cli", "__main__",
 )  # fmt: skip
 

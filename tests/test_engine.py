@@ -81,7 +81,9 @@ def learner_of(method: Method, network: str = "batch norm", device: str = "cpu",
     """The learner of a run on the stripes, before its first step."""
     run = Run(method=method, **SETTINGS | changes)
     attack = run.attack_steps, run.attack_start
-    setting = Setting(N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, *attack, lambda _: NETWORKS[network]())
+    setting = Setting(
+        N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, *attack, lambda _: lambda number: NETWORKS[network]()
+    )
     return Learner(run, NETWORKS[network]().to(device), run.method.start(setting).to(device))
 
 

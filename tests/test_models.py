@@ -13,7 +13,7 @@ from orat.models import NAMES, build
 from orat.models.networks import CONVOLUTIONAL
 from orat.models.normalize import Normalize
 
-SMALL = ("lenet", "small_cnn", "demo_cnn", "mlp-3", "mlp-20-20-20", "mlp-64", "wrn-10-1", "wrn-8-2")
+SMALL = ("lenet", "small_cnn", "demo_cnn", "quick_resnet", "mlp-3", "mlp-20-20-20", "mlp-64", "wrn-10-1", "wrn-8-2")
 GRAY, COLOR, WIDE = (1, 28, 28), (3, 32, 32), (3, 40, 24)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from orat.errors import InputError
-from orat.outliers import ahead, judge, rising, two_groups
+from orat.outliers import KNOWING, ahead, judge, rising, two_groups
 
 CLASSES = 5
 
@@ -113,19 +113,32 @@ def test_classes_of_unequal_confidence_are_ranked_together_better_than_by_loss()
     assert area(judge(seen, labels).suspicion, wrong) > by_loss + 0.02
 
 
-@pytest.mark.parametrize(("sharpness", "rate", "cut"), [(2.0, 0.03, 0.002), (1.0, 0.25, 0.08)])
-def test_how_many_right_labels_are_accused_depends_on_how_well_the_network_sees(
-    sharpness: float, rate: float, cut: float
-) -> None:
-    """The limit that the guide tells of: at 79 % of agreement next to none, at 48 % some."""
+@pytest.mark.parametrize(("sharpness", "least", "most"), [(0.0, 0, 0.1), (0.6, 0.2, 0.4), (1.0, 0.3, 0.45)])
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_a_network_that_knows_little_is_known_to(sharpness: float, least: float, most: float, rate: float) -> None:
+    """It takes right labels for wrong ones: the blind one four of five of them."""
     true = truth(10_000)
-    verdict = judge(answers(true, sharpness, seed=5), true)
-    assert verdict.rate < rate
-    assert (verdict.wrong > 0.5).double().mean() < cut
+    verdict = judge(answers(true, sharpness, seed=5), flipped(true, rate))
+    assert least <= verdict.knowledge <= most < KNOWING
+    assert verdict.rate > rate
+
+
+@pytest.mark.parametrize(("sharpness", "knowledge"), [(1.5, 0.57), (2.0, 0.73), (3.0, 0.92)])
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_one_that_may_judge_knows_as_much_whatever_is_wrong_and_leaves_right_labels_alone(
+    sharpness: float, knowledge: float, rate: float
+) -> None:
+    true = truth(10_000)
+    labels = flipped(true, rate)
+    verdict = judge(answers(true, sharpness, seed=5), labels)
+    assert verdict.knowledge == pytest.approx(knowledge, abs=0.04)
+    assert abs(verdict.rate - float((labels != true).double().mean())) < 0.03
+    if not rate:
+        assert (verdict.wrong > 0.5).double().mean() < 0.003
 
 
 def test_two_classes_will_do_and_small_classes_are_left_alone() -> None:
-    true = truth(2000, 2)
+    true = truth(3000, 2)
     labels = flipped(true, 0.2, classes=2)
     assert abs(judge(answers(true, 6.0, classes=2), labels).rate - 0.2) < 0.03
     few = torch.cat([true, torch.full((5,), 2)])

@@ -19,6 +19,7 @@ NETWORKS: list[tuple[str, tuple[int, ...], int]] = [
     ("lenet", (3, 16, 19), 2),
     ("small_cnn", (3, 9, 13), 10),
     ("small_cnn", (1, 8, 11), 100),
+    ("quick_resnet", (3, 9, 13), 4),
     ("demo_cnn", (1, 11, 6), 2),
     ("demo_cnn", (3, 5, 7), 100),
     ("resnet18", (3, 8, 9), 100),
@@ -169,6 +170,13 @@ def test_refresh_writes_where_the_tensors_are() -> None:
 # Layers that the networks here do not have.
 
 
+class Doubled(nn.Conv2d):
+    """A convolution that computes something else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
 class Backwards(nn.Sequential):
     """A chain with a way of its own through its modules."""
 
@@ -220,8 +228,9 @@ def test_every_kind_of_convolution_is_mirrored_with_and_without_its_normalizatio
         (nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3, bias=False)), (5,)),
         (nn.Linear(5, 3), (4, 5)),  # of each row
         (Backwards(nn.Tanh(), nn.Linear(5, 7)), (5,)),
+        (nn.Sequential(Doubled(3, 3, 2), Doubled(3, 9, 2), nn.BatchNorm2d(9), nn.Flatten()), (3, 5, 6)),
     ],
-    ids=["norm before", "dropout between", "no bias", "rows", "own way"],
+    ids=["norm before", "dropout between", "no bias", "rows", "own way", "own convolution"],
 )
 def test_modules_in_any_order_are_mirrored(model: nn.Module, shape: tuple[int, ...]) -> None:
     model = model.double().train()

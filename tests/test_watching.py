@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from torch.nn import functional
 
 import orat
 from orat.attacks import PGD, TrainingAttack
+from orat.data.dataset import Dataset
 from orat.methods import Setting
-from orat.prepare import prepare
+from orat.prepare import cheaper, prepare
 from orat.progress import SILENT
 from orat.run import Run, read_run
 from orat.run_folder import RunFolder
+from orat.training import rate_of
 from orat.types import Batch
 from orat.watching import Rule, Watch, sparing
 
@@ -177,6 +180,54 @@ def test_nothing_is_cut_before_the_burn_in_is_over() -> None:
     assert cuts == [0, 0, 8, 8]
 
 
+def told(sharpness: float) -> Watch:
+    """A watch that was told how a network sees 2,000 samples, of which a fifth is labeled wrongly."""
+    generator = torch.Generator().manual_seed(0)
+    true = torch.arange(2000) % CLASSES
+    given = torch.where(torch.rand(2000, generator=generator) < 0.2, 1 - true, true)
+    state = Watch(2000, CLASSES, "scout", Rule("chance", 0.7, 1), network, scouting=1)
+    state.answers.copy_(torch.randn(2000, CLASSES, generator=generator) + sharpness * functional.one_hot(true, CLASSES))
+    state.given.copy_(given)
+    return state
+
+
+def test_scouts_that_know_too_little_cut_nothing_and_that_is_said() -> None:
+    state = told(sharpness=0.5)
+    assert state.end_epoch()["known"] < 0.5
+    assert not state.cut().any()
+    assert (state.wrong > 0.5).any()
+    assert "know too little" in str(state.warning())
+
+
+def test_scouts_that_know_enough_cut_and_say_nothing() -> None:
+    state = told(sharpness=5.0)
+    assert state.end_epoch()["known"] > 0.8
+    assert state.cut().double().mean() == pytest.approx(0.2, abs=0.06)
+    assert state.warning() is None
+
+
+def test_scouts_learn_at_their_own_rate_which_falls_to_nothing_in_their_epochs() -> None:
+    scout = orat.models.build("quick_resnet", (1, 8, 8), 2, seed=0)
+    state = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), lambda number: scout, scouting=4)
+    group = state.param_groups(lr=0.03)[0]
+    rates = [rate_of(group, lr=0.03, factor=1.0, progress=progress) for progress in (0.25, 0.5, 2.0, 4.0, 9.0)]
+    fallen = [(1 + math.cos(math.pi * progress / 4)) / 2 for progress in (0.25, 0.5, 2.0)]
+    assert rates == pytest.approx([0.05 * fallen[0], 0.1 * fallen[1], 0.1 * fallen[2], 0.0, 0.0])
+    like_the_network = watch(scouting=4).param_groups(lr=0.03)[0]
+    assert rate_of(like_the_network, lr=0.03, factor=0.1, progress=2.0) == pytest.approx(0.015)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "expected"),
+    [("small_cnn", (3, 32, 32), "quick_resnet"), ("lenet", (1, 28, 28), "lenet"), ("mlp-4", (1, 4, 9), "mlp-4")],
+)
+def test_scouts_are_the_cheaper_of_a_quick_network_and_the_runs_own(
+    model: str, shape: tuple[int, ...], expected: str
+) -> None:
+    train = Dataset(torch.zeros(2, *shape), torch.tensor([0, 1]), ("a", "b"))
+    assert cheaper(Run(data="mine.npz", method=orat.ORAT(), model=model, eps=0.1), train) == expected
+
+
 def test_no_class_loses_more_than_half() -> None:
     given = torch.tensor([0] * 10 + [1] * 6)
     score = torch.arange(16.0)
@@ -185,7 +236,7 @@ def test_no_class_loses_more_than_half() -> None:
 
 
 def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
-    setting = Setting(100, 100, 2, steps=10, epochs=20, milestones=(12,), network=network)
+    setting = Setting(100, 100, 2, steps=10, epochs=20, milestones=(12,), network=lambda name: network)
     state = orat.ORAT().start(setting)
     assert isinstance(state, Watch)
     assert (state.asked, state.scouting, state.rule.burn_in, state.rule.m) == ("scout", 11, 5, None)

@@ -25,9 +25,7 @@ class Setting:
     milestones: tuple[int, ...] = ()  # epochs from which on the learning rate is lower
     attack_steps: int = 10
     attack_start: str = "uniform"
-    network: Callable[[int], Module] | None = (
-        None  # makes others like the one that is trained: the first, the second...
-    )
+    network: Callable[[str | None], Callable[[int], Module]] | None = None  # by name: makes the first scout, the second
 
 
 @dataclass(frozen=True)

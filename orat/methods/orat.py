@@ -13,7 +13,7 @@ from orat.methods.phases import before_drops
 from orat.methods.ranked import Ranked
 from orat.options import option
 
-SCOUT_STEPS, BLIND_STEPS = 4000, 600  # of a scout: enough to know the labels by, and too few to judge any
+SCOUT_STEPS, BLIND_STEPS = 6000, 600  # of a scout: enough to know the labels by, and too few to judge any
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,13 @@ class ORAT(Ranked):
     )
     measure: Literal["chance", "loss", "margin"] = option("chance", "of averaged answers, what ranks and is cut by")
     memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
-    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="those of 4,000 steps")
+    scout_model: str | None = option(None, "network of the scouts", unset="quick_resnet, or the run's if it is cheaper")
+    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="those of 6,000 steps")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.looks != "last" and (self.k != 1.0 or self.solver != "rank"):
-            raise InputError(
-                f"k = {self.k}, solver = {self.solver}: score {self.looks} keeps all small losses, by rank"
-            )
+            raise InputError(f"k = {self.k}, solver = {self.solver}: score {self.looks} keeps small losses, by rank")
         if self.looks == "last" and self.m is None:
             raise InputError("m is not given, which score last needs: say --m 0.3, or leave --score out")
 
@@ -52,7 +51,7 @@ class ORAT(Ranked):
         m = None if self.m is None else ranking.count(self.m, setting.n, setting.total)
         rule = watching.Rule(self.measure, self.memory, blind if self.burn_in is None else self.burn_in, m)
         assert setting.network is not None
-        return watching.Watch(setting.n, setting.classes, self.looks, rule, setting.network, scouting)
+        return watching.Watch(setting.n, setting.classes, self.looks, rule, setting.network(self.scout_model), scouting)
 
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
         """The ranked range after the attack."""
