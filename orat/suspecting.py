@@ -28,7 +28,8 @@ from orat.run_folder import RunFolder
 DIGITS = 6  # of numbers in tables
 CORNER = "given \\ true"  # of the matrix
 JUDGES = {
-    "scouts": "Scores are cross-fitted: each sample was judged by a network that had not learned it.",
+    "scouts": "Scores are cross-fitted: each sample was judged by a network that had not learned it; "
+    "what the trained network alone doubts was added where it knows enough.",
     "held-out": "Scores are cross-fitted: each sample was judged by a network that had not learned it.",
     "network": "Scores are in-sample: the network learned these labels, so that wrong ones hide; "
     "--held-out is better, as it asks networks that did not learn them.",

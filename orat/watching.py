@@ -7,7 +7,7 @@ wrong label from a hard image; what a network says of the natural image, average
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from orat.attacks import TrainingAttack
 from orat.losses import cross_entropy
 from orat.models.quick_resnet import QuickResNet
-from orat.outliers import DOUBTED, KNOWING, ahead, judge, two_groups
+from orat.outliers import DOUBTED, KNOWING, Verdict, ahead, judge, suspicion, two_groups
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
@@ -39,7 +39,8 @@ class Watch(State):
 
     `asked` says who answers: "scout", two networks that learn the natural images beside the other for `scouting`
     epochs, each one half of them, and are asked about the other half, which they cannot have learned by heart; or the
-    network itself, about the "natural" or the "adversarial" image.
+    network itself, about the "natural" or the "adversarial" image. Where scouts are asked, what the network says of the
+    adversarial images, which costs nothing, is heard too from when on it knows enough: it finds what scouts overlooked.
     """
 
     answers: Tensor
@@ -53,6 +54,8 @@ class Watch(State):
     known: Tensor
     times_cut: Tensor
     seen: Tensor
+    own_answers: Tensor
+    own_seen: Tensor
 
     def __init__(
         self, n: int, classes: int, asked: str, rule: Rule, network: Callable[[int], nn.Module], scouting: int
@@ -63,6 +66,8 @@ class Watch(State):
         if asked == "scout":
             self.scouts.extend(network(number) for number in range(HALVES))
             self.sees = list(self.scouts)
+            self.register_buffer("own_answers", torch.zeros(n, classes))  # the network's, beside the scouts'
+            self.register_buffer("own_seen", torch.zeros(n, dtype=torch.bool))
         self.register_buffer("answers", torch.zeros(n, classes))  # logarithms of probabilities
         self.register_buffer("given", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("mean_loss", torch.zeros(n))
@@ -86,10 +91,11 @@ class Watch(State):
 
     def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> Tensor | float:
         """Remembers what is said of a batch; returns zero, with the gradient of the scouts."""
-        if not self.watches:
-            return 0.0
         if not self.sees:
             self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
+            return 0.0
+        self.average(self.own_answers, self.own_seen, logits.detach().float().log_softmax(1), batch.index)
+        if not self.watches:
             return 0.0
         loss = self.scouted(batch)
         return loss - loss.detach()
@@ -114,15 +120,21 @@ class Watch(State):
 
     @torch.no_grad()
     def remember(self, answers: Logits, batch: Batch, those: Tensor | None = None) -> None:
-        """Takes the newest answers, of all or of those, into the averages; a first one is its own average."""
-        own = batch.index
-        those = torch.ones_like(own, dtype=torch.bool) if those is None else those
-        newest = torch.where(those, torch.where(self.seen[own], 1 - self.rule.memory, 1.0), 0.0)
-        logs = answers.float().log_softmax(1)
-        self.answers[own] = torch.lerp(self.answers[own], logs, newest[:, None])
+        """Takes the newest answers, of all or of those, into the averages."""
+        own, logs = batch.index, answers.float().log_softmax(1)
+        newest = self.average(self.answers, self.seen, logs, own, those)
         self.mean_loss[own] = torch.lerp(self.mean_loss[own], -logs.gather(1, batch.y[:, None]).squeeze(1), newest)
-        self.seen[own] |= those
         self.given[own] = batch.y
+
+    def average(
+        self, averages: Tensor, seen: Tensor, logs: Tensor, own: Indices, those: Tensor | None = None
+    ) -> Tensor:
+        """Takes the newest of these into their averages, a first one as its own; returns the weights of the newest."""
+        those = torch.ones_like(own, dtype=torch.bool) if those is None else those
+        newest = torch.where(those, torch.where(seen[own], 1 - self.rule.memory, 1.0), 0.0)
+        averages[own] = torch.lerp(averages[own], logs, newest[:, None])
+        seen[own] |= those
+        return newest
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Scouts learn at a rate of their own, if they have one, that falls to nothing while they do."""
@@ -138,12 +150,10 @@ class Watch(State):
 
     def end_epoch(self) -> dict[str, float]:
         """Judges all labels by what was said so far, and moves the cut."""
-        watched = self.watches
         self.epochs += 1
-        if watched:
-            kept = ~self.judged()
-            if self.epochs >= self.rule.burn_in:
-                self.weights.copy_(kept * (self.n / kept.sum()))
+        kept = ~self.judged()
+        if self.epochs >= self.rule.burn_in:
+            self.weights.copy_(kept * (self.n / kept.sum()))
         self.times_cut += self.cut()
         numbers = {"wrong": self.rate, "error": self.error, "known": self.known}
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
@@ -159,7 +169,7 @@ class Watch(State):
 
     def judged(self) -> Tensor:
         """Which samples are to be cut, by the rule, but of no class more than may go."""
-        verdict = judge(self.answers, self.given)
+        verdict = self.with_the_networks(judge(self.answers, self.given))
         for own, new in ((self.wrong, verdict.wrong), (self.matrix, verdict.matrix)):
             own.copy_(new)
         for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
@@ -169,10 +179,20 @@ class Watch(State):
         if self.rule.m is not None:
             cut = torch.zeros_like(self.seen).index_fill(0, score.topk(self.rule.m).indices, True)
         elif self.rule.measure == "chance":
-            cut = (verdict.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
+            cut = (self.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
         else:
             cut = score > two_groups(score)
         return sparing(cut, score, self.given)
+
+    def with_the_networks(self, verdict: Verdict) -> Verdict:
+        """A verdict of scouts, and where the network knows enough, what it alone takes for wrong."""
+        if not self.sees or verdict.knowledge < KNOWING:
+            return verdict
+        own = judge(self.own_answers, self.given)
+        if own.knowledge < KNOWING:
+            return verdict
+        wrong = torch.maximum(verdict.wrong, own.wrong)
+        return replace(verdict, wrong=wrong, suspicion=suspicion(wrong, self.answers, self.given))
 
     def cut(self) -> Tensor:
         """Which samples are left out."""

@@ -23,7 +23,7 @@ import orat
 from orat import held_out
 from orat.cli import main
 from orat.noise import symmetric
-from orat.outliers import judge
+from orat.outliers import KNOWING, judge
 from orat.progress import SILENT
 from orat.run import Run
 from orat.run_folder import RunFolder
@@ -86,8 +86,9 @@ def test_every_trained_sample_has_a_row_with_what_the_run_remembered(automatic: 
 def test_what_is_remembered_is_the_verdict_on_the_averaged_answers(automatic: Path) -> None:
     state = RunFolder(automatic).load_tensors("state")
     found = orat.suspects(automatic, device="cpu")
-    again = judge(state["answers"], state["given"])
-    torch.testing.assert_close(found.verdict.suspicion, again.suspicion, atol=1e-6, rtol=0)
+    again, own = (judge(state[name], state["given"]) for name in ("answers", "own_answers"))
+    wrong = torch.maximum(again.wrong, own.wrong) if own.knowledge >= KNOWING <= again.knowledge else again.wrong
+    torch.testing.assert_close(found.verdict.wrong, wrong, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.verdict.matrix, again.matrix, atol=1e-6, rtol=0)
     assert found.verdict.looks_like.equal(again.looks_like)
     assert (found.judged_by, found.verdict.rate) == ("scouts", pytest.approx(again.rate))

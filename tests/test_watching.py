@@ -159,6 +159,28 @@ def test_scouts_stop_after_their_epochs_and_the_cut_stays() -> None:
     assert int((state.times_cut > 0).sum()) >= 6
 
 
+def test_the_network_is_heard_beside_the_scouts_from_when_on_it_knows_enough() -> None:
+    """Scouts overlook every tenth sample, and a sharp network does not; one that is blind is not heard."""
+    for sharpness, recall in ((6.0, 0.99), (0.0, 0.87)):
+        state = told(sharpness=6.0)
+        true = torch.arange(state.n) % CLASSES
+        state.answers[::10] = state.answers[::10].flip(1)
+        noise = torch.randn(state.n, CLASSES, generator=torch.Generator().manual_seed(1))
+        state.own_answers.copy_(noise + sharpness * functional.one_hot(true, CLASSES))
+        state.end_epoch()
+        wrong = state.given != true
+        assert (state.cut() & wrong).sum() / wrong.sum() == pytest.approx(recall, abs=0.02)
+
+
+def test_what_the_network_says_under_attack_is_averaged_too() -> None:
+    state, batch = watch(scouting=1, memory=0.5), samples()
+    first, second = (torch.randn(N, CLASSES, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    for logits in (first, second):
+        state.watch(network(7), batch, no_attack(), logits)
+        state.end_epoch()
+    assert torch.allclose(state.own_answers, (first.log_softmax(1) + second.log_softmax(1)) / 2, atol=1e-6)
+
+
 @pytest.mark.parametrize("measure", ["loss", "margin", "chance"])
 def test_with_m_as_many_are_cut_by_the_measure(measure: str) -> None:
     state, batch = watch("adversarial", measure=measure, m=8), samples()
