@@ -32,7 +32,7 @@ from orat.watching import Watch
 
 NEVER = 10**6  # epochs before the oracle would judge by itself
 COLUMNS = ("natural", "fgsm", "pgd20", "cw")
-ARMS = ("at", "published", "automatic", "oracle", "otsu", "own-natural", "own-adversarial", "no-memory")
+ARMS = ("at", "published", "automatic", "oracle", "scouts-alone", "otsu", "own-natural", "own-adversarial", "no-memory")
 
 
 def main() -> None:
@@ -64,7 +64,12 @@ def main() -> None:
 
 def method_of(arm: str, m: str) -> Method:
     """The method of an arm; the oracle is a watch that is told what to cut."""
-    watched = {"otsu": {"measure": "loss"}, "own-natural": {"score": "natural"}, "no-memory": {"memory": 0.0}}
+    watched = {
+        "scouts-alone": {"score": "scout"},
+        "otsu": {"measure": "loss"},
+        "own-natural": {"score": "natural"},
+        "no-memory": {"memory": 0.0},
+    }
     if arm == "at":
         return orat.AT()
     if arm == "published":

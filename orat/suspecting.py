@@ -28,8 +28,9 @@ from orat.run_folder import RunFolder
 DIGITS = 6  # of numbers in tables
 CORNER = "given \\ true"  # of the matrix
 JUDGES = {
-    "scouts": "Scores are cross-fitted: each sample was judged by a network that had not learned it; "
-    "what the trained network alone doubts was added where it knows enough.",
+    "scouts": "Scores are cross-fitted: each sample was judged by a network that had not learned it.",
+    "scouts and network": "Scores are cross-fitted: each sample was judged by a network that had not learned it; "
+    "what the trained network alone takes for wrong was added, if it knows enough.",
     "held-out": "Scores are cross-fitted: each sample was judged by a network that had not learned it.",
     "network": "Scores are in-sample: the network learned these labels, so that wrong ones hide; "
     "--held-out is better, as it asks networks that did not learn them.",
@@ -203,8 +204,9 @@ def suspects(
         answers = held_out_answers(run, parts, folds, epochs, device, display)
         return found_in(parts, answers, judge(answers, parts.train.labels), "held-out")
     if "answers" in state:
-        cross_fitted = isinstance(run.method, ORAT) and run.method.looks == "scout"
-        found = found_in(parts, state["answers"], remembered(state), "scouts" if cross_fitted else "network")
+        looks = run.method.looks if isinstance(run.method, ORAT) else ""
+        judged_by = {"scout": "scouts", "both": "scouts and network"}.get(looks, "network")
+        found = found_in(parts, state["answers"], remembered(state), judged_by)
         return replace(found, cut=state["weights"] == 0, times_cut=state["times_cut"])
     answers = logits_of(load_model(folder, device=device), parts.train).cpu().log_softmax(1)
     found = found_in(parts, answers, judge(answers, parts.train.labels), "network")

@@ -39,8 +39,8 @@ class Watch(State):
 
     `asked` says who answers: "scout", two networks that learn the natural images beside the other for `scouting`
     epochs, each one half of them, and are asked about the other half, which they cannot have learned by heart; or the
-    network itself, about the "natural" or the "adversarial" image. Where scouts are asked, what the network says of the
-    adversarial images, which costs nothing, is heard too from when on it knows enough: it finds what scouts overlooked.
+    network itself, about the "natural" or the "adversarial" image. "both" are scouts and the network: what it says of
+    adversarial images costs nothing, and from when on it knows enough, it finds what scouts overlooked.
     """
 
     answers: Tensor
@@ -63,9 +63,10 @@ class Watch(State):
         super().__init__()
         self.n, self.asked, self.rule, self.scouting = n, asked, rule, scouting
         self.epochs = 0
-        if asked == "scout":
+        if asked in ("scout", "both"):
             self.scouts.extend(network(number) for number in range(HALVES))
             self.sees = list(self.scouts)
+        if asked == "both":
             self.register_buffer("own_answers", torch.zeros(n, classes))  # the network's, beside the scouts'
             self.register_buffer("own_seen", torch.zeros(n, dtype=torch.bool))
         self.register_buffer("answers", torch.zeros(n, classes))  # logarithms of probabilities
@@ -83,7 +84,7 @@ class Watch(State):
     @property
     def watches(self) -> bool:
         """Whether answers are still asked for."""
-        return self.asked != "scout" or self.epochs < self.scouting
+        return not self.sees or self.epochs < self.scouting
 
     def forward(self, losses: PerSample, index: Indices) -> Scalar:
         """The mean of the losses, those of cut samples left out."""
@@ -94,7 +95,8 @@ class Watch(State):
         if not self.sees:
             self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
             return 0.0
-        self.average(self.own_answers, self.own_seen, logits.detach().float().log_softmax(1), batch.index)
+        if self.asked == "both":
+            self.average(self.own_answers, self.own_seen, logits.detach().float().log_softmax(1), batch.index)
         if not self.watches:
             return 0.0
         loss = self.scouted(batch)
@@ -186,7 +188,7 @@ class Watch(State):
 
     def with_the_networks(self, verdict: Verdict) -> Verdict:
         """A verdict of scouts, and where the network knows enough, what it alone takes for wrong."""
-        if not self.sees or verdict.knowledge < KNOWING:
+        if self.asked != "both" or verdict.knowledge < KNOWING:
             return verdict
         own = judge(self.own_answers, self.given)
         if own.knowledge < KNOWING:
@@ -201,6 +203,7 @@ class Watch(State):
     def describe(self) -> str:
         """Who is asked, and from when on labels are cut."""
         asked = f"scouts in {self.scouting} epochs" if self.sees else f"the network on {self.asked} images"
+        asked += " and by the network" if self.asked == "both" else ""
         return f"labels judged by {asked}, first cut in epoch {self.rule.burn_in + 1}"
 
     def get_extra_state(self) -> dict[str, int]:

@@ -238,14 +238,14 @@ def test_a_folder_of_two_classes_of_wide_images_with_labels_from_a_file(
 
 
 @pytest.mark.slow
-def test_the_demo_shows_both_methods_what_was_cut_and_the_folders(
+def test_the_demo_shows_all_methods_what_was_cut_and_the_folders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["demo", "--epochs", "1", "--out", str(tmp_path / "demo")]) == 0
     text = capsys.readouterr().out
     for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "training samples were cut"):
         assert words in text
-    for name in ("at-seed0", "orat-seed0"):
+    for name in ("at-seed0", "orat-seed0", "orat-m-seed0"):
         assert str(tmp_path / "demo" / name) in text
         assert (tmp_path / "demo" / name / "result.json").is_file()
 

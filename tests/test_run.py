@@ -85,7 +85,7 @@ def test_nonsense_is_refused_in_one_line(changes: dict[str, object], words: str)
     [
         (lambda: orat.AoRR(), "m is not given"),
         (lambda: orat.ORAT(score="last"), "m is not given"),
-        (lambda: orat.ORAT(k=0.9), "score scout keeps small losses"),
+        (lambda: orat.ORAT(k=0.9), "score both keeps small losses"),
         (lambda: orat.ORAT(m=0.2, score="natural", solver="minmax"), "solver = minmax"),
         (lambda: orat.ORAT(score="loudest"), "loudest"),
         (lambda: orat.ORAT(memory=1.0), "memory = 1"),

@@ -91,7 +91,7 @@ def test_what_is_remembered_is_the_verdict_on_the_averaged_answers(automatic: Pa
     torch.testing.assert_close(found.verdict.wrong, wrong, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.verdict.matrix, again.matrix, atol=1e-6, rtol=0)
     assert found.verdict.looks_like.equal(again.looks_like)
-    assert (found.judged_by, found.verdict.rate) == ("scouts", pytest.approx(again.rate))
+    assert (found.judged_by, found.verdict.rate) == ("scouts and network", pytest.approx(again.rate))
 
 
 def test_rank_falls_with_the_chance_and_suspects_are_given_another_class(automatic: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_summary_is_printed_for_people_and_for_machines(
         assert words in printed
     assert main(["outliers", str(automatic), "--device", "cpu", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scouts")
+    assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scouts and network")
     assert [row["rank"] for row in content["most_suspicious"]] == list(range(1, 11))
     assert all(Path(file).is_file() for file in content["files"])
 

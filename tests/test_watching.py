@@ -173,7 +173,7 @@ def test_the_network_is_heard_beside_the_scouts_from_when_on_it_knows_enough() -
 
 
 def test_what_the_network_says_under_attack_is_averaged_too() -> None:
-    state, batch = watch(scouting=1, memory=0.5), samples()
+    state, batch = watch("both", scouting=1, memory=0.5), samples()
     first, second = (torch.randn(N, CLASSES, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     for logits in (first, second):
         state.watch(network(7), batch, no_attack(), logits)
@@ -207,7 +207,7 @@ def told(sharpness: float) -> Watch:
     generator = torch.Generator().manual_seed(0)
     true = torch.arange(2000) % CLASSES
     given = torch.where(torch.rand(2000, generator=generator) < 0.2, 1 - true, true)
-    state = Watch(2000, CLASSES, "scout", Rule("chance", 0.7, 1), network, scouting=1)
+    state = Watch(2000, CLASSES, "both", Rule("chance", 0.7, 1), network, scouting=1)
     state.answers.copy_(torch.randn(2000, CLASSES, generator=generator) + sharpness * functional.one_hot(true, CLASSES))
     state.given.copy_(given)
     return state
@@ -261,7 +261,7 @@ def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
     setting = Setting(100, 100, 2, steps=10, epochs=20, milestones=(12,), network=lambda name: network)
     state = orat.ORAT().start(setting)
     assert isinstance(state, Watch)
-    assert (state.asked, state.scouting, state.rule.burn_in, state.rule.m) == ("scout", 11, 5, None)
+    assert (state.asked, state.scouting, state.rule.burn_in, state.rule.m) == ("both", 11, 5, None)
     assert not isinstance(orat.ORAT(m=0.3).start(setting), Watch)
     counted = orat.ORAT(m=0.3, score="natural", scout_epochs=3, burn_in=2, memory=0.5, measure="margin").start(setting)
     assert isinstance(counted, Watch)

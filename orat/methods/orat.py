@@ -21,9 +21,9 @@ class ORAT(Ranked):
     """ORAT (Hu et al., 2023): the ranked range of the losses of the attacked images; without m, labels are judged."""
 
     finds_m: ClassVar[bool] = True
-    score: Literal["auto", "last", "adversarial", "natural", "scout"] = option(
+    score: Literal["auto", "last", "adversarial", "natural", "scout", "both"] = option(
         "auto",
-        "what ranks: the last loss, or averaged answers; auto is last where m is given, and scout elsewhere",
+        "what ranks: the last loss, or averaged answers; auto is last where m is given, else both, scouts and network",
     )
     measure: Literal["chance", "loss", "margin"] = option("chance", "of averaged answers, what ranks and is cut by")
     memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
@@ -40,7 +40,7 @@ class ORAT(Ranked):
     @property
     def looks(self) -> str:
         """The score where nothing is said."""
-        return ("scout" if self.m is None else "last") if self.score == "auto" else self.score
+        return ("both" if self.m is None else "last") if self.score == "auto" else self.score
 
     def start(self, setting: Setting) -> State:
         """Ranks of last losses, or a watch on all labels."""
