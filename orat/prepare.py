@@ -17,10 +17,11 @@ from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.filtering import filter_of, found_outliers
 from orat.methods import Setting
+from orat.models.networks import CONVOLUTIONAL
 from orat.operations import forward_operations
 from orat.run import Run
 
-QUICK, QUICK_LEAST = "quick_resnet", 8  # a network for scouts, and the pixels that it needs
+QUICK = "quick_resnet"  # a network for scouts
 ANOTHER = 1_000_003  # added to the seed for each other network
 
 
@@ -90,7 +91,7 @@ def scouts(run: Run, parts: Parts, name: str | None = None) -> Callable[[int], n
 
 def cheaper(run: Run, train: Dataset) -> str:
     """The network that takes less arithmetic: one that learns images quickly, or the run's own."""
-    if len(train.shape) != 3 or min(train.shape[1:]) < QUICK_LEAST:
+    if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
         return run.model
     costs = {
         name: forward_operations(build_model(replace(run, model=name), train), train.shape)

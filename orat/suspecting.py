@@ -18,7 +18,7 @@ from orat.filtering import found_outliers
 from orat.finished import finished_run, load_model
 from orat.held_out import check_folds, held_out_answers
 from orat.methods import ORAT
-from orat.outliers import DOUBTED, FEWEST, KNOWING, Verdict, judge, knowledge, suspicion
+from orat.outliers import DOUBTED, FEWEST, KNOWING, Verdict, judge, suspicion
 from orat.prepare import Parts, prepare, setting_of
 from orat.progress import SILENT, Display
 from orat.ranking import RankedRangeLoss
@@ -237,9 +237,8 @@ def remembered(state: dict[str, Tensor]) -> Verdict:
     """The verdict that automatic ORAT came to."""
     seen, wrong = state["answers"].double().log_softmax(1), state["wrong"].double()
     matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
-    looks_like, given = seen.argmax(1), state["given"]
-    known = knowledge(looks_like, given, float(rate))
-    return Verdict(wrong, suspicion(wrong, seen, given), looks_like, matrix, float(rate), float(error), known)
+    numbers = float(rate), float(error), float(state["known"])
+    return Verdict(wrong, suspicion(wrong, seen, state["given"]), seen.argmax(1), matrix, *numbers)
 
 
 def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:

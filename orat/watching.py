@@ -161,12 +161,14 @@ class Watch(State):
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
 
     def warning(self) -> str | None:
-        """Says so when those who were asked know too little to judge."""
-        if self.watches or self.rule.measure != "chance" or self.known >= KNOWING:
+        """Says so when those who were asked had their time, and know too little to judge."""
+        by_chance = self.rule.measure == "chance" and self.rule.m is None
+        if not by_chance or self.epochs < max(self.scouting, self.rule.burn_in) or self.known >= KNOWING:
             return None
+        asked = "scouts know" if self.sees else "the network knows"
         return (
-            f"scouts know too little of these data to judge their labels ({self.known.item():.0%} of what can be "
-            f"known, {KNOWING:.0%} are needed), so that none is cut: give more data, or a longer --scout-epochs"
+            f"{asked} too little of these data to judge their labels ({self.known.item():.0%} of what can be known, "
+            f"{KNOWING:.0%} are needed), so that none is cut: give more data or more epochs"
         )
 
     def judged(self) -> Tensor:

@@ -218,7 +218,9 @@ def test_scouts_that_know_too_little_cut_nothing_and_that_is_said() -> None:
     assert state.end_epoch()["known"] < 0.5
     assert not state.cut().any()
     assert (state.wrong > 0.5).any()
-    assert "know too little" in str(state.warning())
+    assert "scouts know too little" in str(state.warning())
+    state.rule = Rule("chance", 0.7, 1, m=5)  # where m is given, as many are cut
+    assert state.warning() is None
 
 
 def test_scouts_that_know_enough_cut_and_say_nothing() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from orat.errors import InputError
 from orat.flags import Parser
+from orat.numbers import whole
 
 
 def add_command(commands: Any, name: str, run: Callable[[Namespace], int], text: str) -> Parser:
@@ -22,6 +23,22 @@ def add_places(one: Parser) -> None:
     one.add_argument("--data-dir", metavar="DIR", help="where data sets lie (default: $ORAT_DATA, else ./data)")
     one.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
     one.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_many(one: Parser, what: str) -> None:
+    """How several runs are carried out."""
+    one.add_argument("--at-once", default="8", metavar="N", help=f"{what} at once on a GPU (default: 8)")
+    one.add_argument("--engine", default="auto", help="as in `orat train` (default: auto)")
+    one.add_argument("--quiet", action="store_true", help="no progress")
+    add_places(one)
+
+
+def at_once_of(arguments: Namespace) -> int:
+    """How many runs at once."""
+    at_once: int = read(arguments, "at_once", whole)
+    if at_once < 1:
+        raise InputError(f"--at-once {at_once}: give 1 or more")
+    return at_once
 
 
 def read(arguments: Namespace, name: str, reader: Callable[[str], Any], default: Any = None) -> Any:

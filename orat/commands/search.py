@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from orat.commands.arguments import add_command, add_places, read
+from orat.commands.arguments import add_command, add_many, at_once_of, read
 from orat.commands.output import print_json, say
 from orat.errors import InputError
 from orat.flags import add_run_flags
@@ -32,19 +32,15 @@ def add(commands: Any) -> None:
         "--show-test", action="store_true", help="also print accuracy on the test set, which chose nothing"
     )
     one.add_argument("--out", default="runs/search", metavar="DIR", help="where all of it goes (default: runs/search)")
-    one.add_argument("--at-once", default="8", metavar="N", help="combinations at once on a GPU (default: 8)")
-    one.add_argument("--engine", default="auto", help="as in `orat train` (default: auto)")
-    one.add_argument("--quiet", action="store_true", help="no progress")
-    add_places(one)
+    add_many(one, "combinations")
     add_run_flags(one)
 
 
 def run(arguments: Namespace) -> int:
     """Searches and prints the table."""
     over = read_over(arguments)
-    trials, seed, at_once = (read(arguments, name, whole) for name in ("trials", "search_seed", "at_once"))
-    if at_once < 1:
-        raise InputError(f"--at-once {at_once}: give 1 or more")
+    trials, seed = (read(arguments, name, whole) for name in ("trials", "search_seed"))
+    at_once = at_once_of(arguments)
     from orat.progress import Display
     from orat.search_space import axes_of, doubts
     from orat.searching import Means, SearchPlan, carry_out, draw

@@ -7,11 +7,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from orat.commands.arguments import add_command, add_places, read
+from orat.commands.arguments import add_command, add_many, at_once_of
 from orat.commands.output import print_json, say
 from orat.errors import InputError, unknown
 from orat.flags import add_run_flags, run_from
-from orat.numbers import whole
 from orat.run import Run
 
 
@@ -24,19 +23,14 @@ def add(commands: Any) -> None:
         help="a flag and its values, such as seed=0,1,2; each one more multiplies the runs",
     )  # fmt: skip
     one.add_argument("--out", default="runs/many", metavar="DIR", help="where the run folders go (default: runs/many)")
-    one.add_argument("--at-once", default="8", metavar="N", help="runs at once on a GPU (default: 8)")
-    one.add_argument("--engine", default="auto", help="as in `orat train` (default: auto)")
-    one.add_argument("--quiet", action="store_true", help="no progress")
-    add_places(one)
+    add_many(one, "runs")
     add_run_flags(one)
 
 
 def run(arguments: Namespace) -> int:
     """Trains all runs and prints their results."""
     runs = varied(arguments)
-    at_once = read(arguments, "at_once", whole)
-    if at_once < 1:
-        raise InputError(f"--at-once {at_once}: give 1 or more")
+    at_once = at_once_of(arguments)
     from orat.many import train_many
     from orat.progress import Display
     from orat.tables import print_accuracy, shares
