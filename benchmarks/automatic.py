@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import deque
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,13 +22,13 @@ import torch
 import orat
 from orat.devices import choose_device
 from orat.execute import Job
-from orat.many import Sitting
+from orat.many import Sitting, finished
 from orat.methods import Method
 from orat.progress import SILENT
 from orat.provenance import commit, hardware, versions
 from orat.run import Run
 from orat.run_folder import RunFolder
-from orat.suspecting import area
+from orat.suspecting import area, remembered
 from orat.watching import Watch
 
 NEVER = 10**6  # epochs before the oracle would judge by itself
@@ -79,36 +80,33 @@ def method_of(arm: str, m: str) -> Method:
     return orat.ORAT(**{"own-adversarial": {"score": "adversarial"}, **watched}.get(arm, {}))  # type: ignore[arg-type]
 
 
-def finished_rows(arguments: argparse.Namespace) -> Any:
+def finished_rows(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The row of each run as soon as it is finished, several runs at once on a GPU."""
+    where = choose_device(arguments.device)
+    cells: dict[Sitting, dict[str, Any]] = {}
+    for sitting in finished(opened(arguments, cells), arguments.at_once if where.type == "cuda" else 1):
+        if sitting.error is not None:
+            raise SystemExit(f"{sitting.folder}: {sitting.error}")
+        yield cells.pop(sitting) | row_of(sitting)
+
+
+def opened(arguments: argparse.Namespace, cells: dict[Sitting, dict[str, Any]]) -> Iterator[Sitting]:
+    """The runs, ready to go on, and what each of them is."""
     where, fields = choose_device(arguments.device), json.loads(arguments.fields)
     fields |= {"milestones": tuple(fields["milestones"])} if "milestones" in fields else {}
-    cells = deque(
-        (arm, kind, int(seed))
-        for seed in arguments.seeds.split(",")
-        for kind in arguments.kinds.split(",")
-        for arm in arguments.arms.split(",")
-    )
-    under_way: deque[tuple[dict[str, Any], Sitting]] = deque()
-    while cells or under_way:
-        if cells and len(under_way) < (arguments.at_once if where.type == "cuda" else 1):
-            arm, kind, seed = cells.popleft()
-            noise, _, rate = kind.partition(":")
-            run = Run(
-                data=arguments.data, method=method_of(arm, arguments.m), noise=noise, noise_rate=float(rate), seed=seed,
-                noise_seed=seed, **fields,
-            )  # fmt: skip
-            folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
-            sitting = Sitting(folder, run, arguments.data_dir, where, SILENT, arguments.engine)
-            if arm == "oracle":
-                tell_truth(sitting)
-            under_way.append(({"arm": arm, "noise": noise, "rate": float(rate), "seed": seed}, sitting))
-            continue
-        cell, sitting = under_way.popleft()
-        if sitting.step():
-            under_way.append((cell, sitting))
-        else:
-            yield cell | row_of(sitting)
+    splits = (part.split(",") for part in (arguments.seeds, arguments.kinds, arguments.arms))
+    for seed, kind, arm in product(*splits):
+        noise, _, rate = kind.partition(":")
+        run = Run(
+            data=arguments.data, method=method_of(arm, arguments.m), noise=noise, noise_rate=float(rate),
+            seed=int(seed), noise_seed=int(seed), **fields,
+        )  # fmt: skip
+        folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
+        sitting = Sitting(folder, run, arguments.data_dir, where, SILENT, arguments.engine)
+        if arm == "oracle":
+            tell_truth(sitting)
+        cells[sitting] = {"arm": arm, "noise": noise, "rate": float(rate), "seed": int(seed)}
+        yield sitting
 
 
 def tell_truth(sitting: Sitting) -> None:
@@ -132,8 +130,9 @@ def row_of(sitting: Sitting) -> dict[str, Any]:
     state = folder.load_tensors("state")
     flipped = sitting.job.parts.train.flipped if isinstance(sitting.job, Job) else None
     if "wrong" in state and flipped is not None:
-        row |= {"auc": area(state["wrong"].double() + 1e-6 * state["mean_loss"], flipped)}
-        row |= {"auc_of_loss": area(state["mean_loss"], flipped), "flipped": float(flipped.double().mean())}
+        verdict = remembered(state)
+        row |= {"auc": area(verdict.suspicion, flipped), "auc_of_loss": area(state["mean_loss"], flipped)}
+        row |= {"flipped": float(flipped.double().mean()), "known": verdict.knowledge, "estimate": verdict.rate}
     row |= {"estimates": [record["state"]["wrong"] for record in history if "wrong" in record["state"]]}
     return row
 

@@ -124,7 +124,7 @@ class Mirrored(Plain):
     def step(self, index: Indices) -> None:
         """One step on these samples."""
         learner = self.learner
-        usual = len(index) == learner.run.batch_size and learner.pace == 1
+        usual = len(index) == learner.batch_size and learner.pace == 1
         learner.seen_as, learner.sight, learner.state.sees = self.forms[usual]
         if learner.sight is not None:
             learner.sight.stale = True

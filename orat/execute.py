@@ -16,7 +16,7 @@ from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device, until_done
 from orat.engine import engine_for, takes_halves
-from orat.errors import InputError, TrainingError
+from orat.errors import InputError
 from orat.evaluation import evaluate, predict
 from orat.filtering import found_outliers, left_out_words
 from orat.fine_tuning import load_first, origin_words
@@ -27,12 +27,12 @@ from orat.provenance import hardware, versions
 from orat.relabeling import found_corrections
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
-from orat.telling import epoch_line
+from orat.telling import collapse, epoch_line, epoch_name
 from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
-FORMAT = 3  # of checkpoints: an older one was made by other steps
+FORMAT = 4  # of checkpoints: an older one was made by other steps
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
@@ -106,8 +106,8 @@ class Job:
         self.folder, self.learner, self.display, self.device = folder, learner, display, device
         self.run, self.parts, self.origin = learner.run, parts, origin
         self.data = on_device(parts.train, device)
-        self.epoch_steps = steps_per_epoch(len(self.data), learner.run.batch_size)
-        self.engine = engine_for(learner, self.data, display, engine, self.epoch_steps * learner.run.epochs)
+        steps = steps_per_epoch(len(self.data), learner.run.batch_size) * learner.run.epochs
+        self.engine = engine_for(learner, self.data, display, engine, steps)
         self.result: dict[str, Any] = {}
         self.fingerprint = parts.train.fingerprint()
         self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
@@ -115,6 +115,11 @@ class Job:
         self.seconds = 0.0  # of training, over all sittings
         self.warned = False
         self.saved_at = self.told_at = self.started = time.monotonic()
+
+    @property
+    def epoch_steps(self) -> int:
+        """Those of the epoch under way."""
+        return steps_per_epoch(len(self.data), self.learner.batch_size)
 
     def steps(self) -> Iterator[None]:
         """Goes on to the last epoch, a step at a time, then tests."""
@@ -169,7 +174,7 @@ class Job:
         self.seconds, self.origin = saved["seconds"], saved["origin"]
         known = [record for record in self.folder.history() if record["epoch"] < self.learner.epoch]
         self.folder.write_history(known)
-        at = f"epoch {self.learner.epoch}" + (f", step {self.learner.step + 1}" if self.learner.step else "")
+        at = self.name_of(self.learner.epoch) + (f", step {self.learner.step + 1}" if self.learner.step else "")
         self.display.line(f"{self.folder.path}: going on from {at}")
 
     def save(self) -> None:
@@ -190,9 +195,8 @@ class Job:
     def one_epoch(self) -> Iterator[None]:
         """The rest of the epoch under way: its steps, its validation, its line, its checkpoint."""
         learner, started = self.learner, time.monotonic()
-        label = f"epoch {learner.epoch}/{self.run.epochs}"
         epoch = train_epoch(learner, self.data, self.engine)
-        for _ in self.display.track(epoch, label, self.epoch_steps, learner.step):
+        for _ in self.display.track(epoch, self.name_of(learner.epoch), self.epoch_steps, learner.step):
             yield
             if time.monotonic() - self.saved_at > SAVE_EVERY:
                 check_finite(learner, learner.loss_sum.item())
@@ -201,12 +205,12 @@ class Job:
         record = end_epoch(learner)
         if (used := learner.state.corrected()) is not None:
             record["corrections"] = found_corrections(used, self.data)
-        record["validation"] = self.validate(record["epoch"])
+        record["validation"] = self.validate(record["epoch"]) if record["epoch"] > 0 else {}
         record["seconds"] = round(time.monotonic() - started, 3)
         self.folder.append_history(record)
         self.tell(record)
         if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / self.epoch_steps, self.run.epochs / 20):
-            raise self.collapse()
+            raise collapse(self.run, self.constant_epochs)
         if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY:
             self.save()
 
@@ -227,21 +231,17 @@ class Job:
         """The epoch as one line, and a warning where the method has one."""
         warning = self.learner.state.warning()
         if warning and not self.warned:
-            self.display.line(f"warning: epoch {record['epoch']}: {warning}")
+            self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
             self.warned = True
         last = record["epoch"] == self.run.epochs
         if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
             return
         self.told_at = time.monotonic()
-        self.display.line(epoch_line(record, self.run.epochs))
+        self.display.line(epoch_line(record, self.name_of(record["epoch"]), self.run.epochs))
 
-    def collapse(self) -> TrainingError:
-        """The error for a network that gives one class to everything."""
-        return TrainingError(
-            f"the network has collapsed: it gives the same class to every image since {self.constant_epochs} epochs; "
-            f"lower --lr (now {self.run.lr:g}), lengthen --warmup (now {self.run.warmup:g} epochs) or --attack-warmup "
-            f"(now {self.run.attack_warmup:g}), and give --out a new folder"
-        )
+    def name_of(self, epoch: int) -> str:
+        """An epoch as people are told of it."""
+        return epoch_name(epoch, self.run.epochs, self.learner.state.ahead)
 
     def test(self) -> dict[str, Any]:
         """Weights and state to their files, and accuracy on the test part: of the last epoch, and of the chosen one."""
@@ -293,5 +293,6 @@ class Job:
 
 
 def tensors_of(state: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a method's state."""
-    return {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
+    """The tensors of a method's state, less the weights of scouts, which have said what they know."""
+    tensors = {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
+    return {name: value for name, value in tensors.items() if not name.startswith("scouts.")}

@@ -34,27 +34,33 @@ def train_many(
     """Trains runs in their folders and returns their results; a run that breaks leaves its error, and others go on."""
     display = display or Display()
     where = choose_device(device)
-    waiting, under_way = deque(runs.items()), deque[Sitting]()
+    opened = (
+        Sitting(folder, run, data_dir, where, Named(display, Path(folder).name), engine) for folder, run in runs.items()
+    )
     results: dict[str | Path, dict[str, Any]] = {}
-    at_once = at_once if where.type == "cuda" else 1
-    newest: Sitting | None = None
-    while waiting or under_way:
-        if waiting and len(under_way) < at_once and (newest is None or newest.is_on_its_way(at_once)):
-            folder, run = waiting.popleft()
-            newest = Sitting(folder, run, data_dir, where, Named(display, Path(folder).name), engine)
-            under_way.append(newest)
-            continue
-        sitting = under_way.popleft()
-        try:
-            if sitting.step():
-                under_way.append(sitting)
-                continue
-            results[sitting.folder] = sitting.job.result
-        except TrainingError as error:
-            results[sitting.folder] = {"error": str(error)}
-            display.line(f"{sitting.folder}: {error}")
+    for sitting in finished(opened, at_once if where.type == "cuda" else 1):
+        if sitting.error is not None:
+            display.line(f"{sitting.folder}: {sitting.error}")
+        results[sitting.folder] = sitting.job.result if sitting.error is None else {"error": sitting.error}
         display.line(f"{len(results)} of {len(runs)} runs are done")
     return {folder: results[folder] for folder in runs}
+
+
+def finished(waiting: Iterator[Sitting], at_once: int) -> Iterator[Sitting]:
+    """Runs as they end, so many at once, each a step in its turn; the next is opened when there is room for it."""
+    under_way = deque[Sitting]()
+    newest, more = None, True
+    while more or under_way:
+        if more and len(under_way) < at_once and (newest is None or newest.is_on_its_way(at_once)):
+            newest = next(waiting, None)
+            more = newest is not None
+            under_way.extend(() if newest is None else (newest,))
+            continue
+        sitting = under_way.popleft()
+        if sitting.step():
+            under_way.append(sitting)
+        else:
+            yield sitting
 
 
 class Sitting:
@@ -76,11 +82,15 @@ class Sitting:
         self.steps: Iterator[None] = self.job.steps()
         self.taken = 0
         self.ended = False
+        self.error: str | None = None  # that it ended with
 
     def step(self) -> bool:
         """Goes one step on; whether there may be more."""
-        with self.own_stream():
-            self.ended = next(self.steps, END) is END
+        try:
+            with self.own_stream():
+                self.ended = next(self.steps, END) is END
+        except TrainingError as error:
+            self.ended, self.error = True, str(error)
         self.taken += 1
         return not self.ended
 

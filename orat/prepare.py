@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +15,13 @@ from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.filtering import filter_of, found_outliers
-from orat.methods import Setting
+from orat.methods import Scouts, Setting
 from orat.models.networks import CONVOLUTIONAL
 from orat.operations import forward_operations
 from orat.run import Run
 
 QUICK = "quick_resnet"  # a network for scouts
+ATTACKED, LEARNED = 2, 3  # times the arithmetic of an answer: of the gradient to an image, and to the weights too
 ANOTHER = 1_000_003  # added to the seed for each other network
 
 
@@ -76,7 +76,8 @@ def setting_of(run: Run, parts: Parts) -> Setting:
     steps = steps_per_epoch(n, run.batch_size)
     classes = len(parts.train.classes)
     attack = run.attack_steps, run.attack_start
-    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, *attack, partial(scouts, run, parts))
+    batch_size, making = run.batch_size, partial(scouts, run, parts)
+    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, *attack, batch_size, making)
 
 
 def another(run: Run, parts: Parts, number: int) -> nn.Module:
@@ -84,20 +85,24 @@ def another(run: Run, parts: Parts, number: int) -> nn.Module:
     return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), parts.train)
 
 
-def scouts(run: Run, parts: Parts, name: str | None = None) -> Callable[[int], nn.Module]:
-    """Makes networks of this name to learn beside the run's; if none is said, a quick one, or its own if cheaper."""
-    return partial(another, replace(run, model=name or cheaper(run, parts.train)), parts)
+def scouts(run: Run, parts: Parts, name: str | None = None) -> Scouts:
+    """Networks of this name to learn before the run's; if none is said, a quick one, or its own if cheaper."""
+    name = name or cheaper(run, parts.train)
+    theirs, own = operations(run, parts.train, name), operations(run, parts.train, run.model)
+    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # an answer goes forth only
+    return Scouts(partial(another, replace(run, model=name), parts), cost)
 
 
 def cheaper(run: Run, train: Dataset) -> str:
     """The network that takes less arithmetic: one that learns images quickly, or the run's own."""
     if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
         return run.model
-    costs = {
-        name: forward_operations(build_model(replace(run, model=name), train), train.shape)
-        for name in (run.model, QUICK)
-    }
-    return min(costs, key=costs.__getitem__)
+    return min((run.model, QUICK), key=partial(operations, run, train))
+
+
+def operations(run: Run, train: Dataset, name: str) -> int:
+    """How much arithmetic a network of this name takes to say something of one sample."""
+    return forward_operations(build_model(replace(run, model=name), train), train.shape)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:

@@ -13,21 +13,27 @@ from orat.types import Batch
 class State(nn.Module):
     """The state of a method that keeps none; others extend it."""
 
+    ahead: int = 0  # epochs before the first, in which only scouts learn
+    batch_size: int = 0  # in those
+
     def __init__(self) -> None:
         super().__init__()
-        self.scouts = nn.ModuleList()  # networks of its own that learn beside the other
+        self.scouts = nn.ModuleList()  # networks of its own that learn before the other
         self.sees: list[Callable[[Tensor], Tensor]] = []  # how those are called; an engine may put in quicker forms
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule.
 
-        A group with `ends` has its own: up to its `peak`, and down to nothing after that many epochs.
+        A group with `begins` has its own: from there up to its `peak`, and down to nothing at the first epoch.
         """
         return []
 
-    def watch(self, model: nn.Module, batch: Batch, attack: Any, logits: Tensor) -> Tensor | float:
-        """Takes note of a batch whose attacked images gave these logits; what it returns is added to the loss."""
-        return 0.0
+    def scout(self, batch: Batch) -> Tensor:
+        """The number that scouts minimize on a batch, in the epochs before the first."""
+        raise NotImplementedError
+
+    def watch(self, model: nn.Module, batch: Batch, attack: Any, logits: Tensor) -> None:
+        """Takes note of a batch whose attacked images gave these logits."""
 
     def describe(self) -> str:
         """What the user should know of it before the first epoch."""

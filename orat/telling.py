@@ -5,23 +5,41 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from orat.errors import TrainingError
+from orat.run import Run
 
-def epoch_line(record: dict[str, Any], epochs: int) -> str:
-    """An epoch's line of the history, for people."""
+
+def epoch_name(epoch: int, epochs: int, ahead: int) -> str:
+    """Which epoch it is: of the network, or of the scouts that learn before it."""
+    number, of, name = (epoch, epochs, "epoch") if epoch > 0 else (epoch + ahead, ahead, "scouting")
+    return f"{name} {number:>{len(str(of))}}/{of}"
+
+
+def epoch_line(record: dict[str, Any], name: str, epochs: int) -> str:
+    """The line of the history of the epoch of this name, for people."""
     validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
     state = record["state"]
     changes = f"  wrong {100 * state['wrong']:.1f} +- {100 * state['error']:.1f} %" if "wrong" in state else ""
     changes += f"  cut {state['cut']}" if state.get("cut") else ""
     if record.get("corrections"):
         changes += f"  {correction_words(record['corrections'])}"
+    time = f"{record['seconds']:.1f} s"
+    if record["epoch"] < 1:
+        return f"{name}  loss {record['loss']:.4f}{changes}  {time}"
     left = timedelta(seconds=round(record["seconds"] * (epochs - record["epoch"])))
-    return (
-        f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  loss {record['loss']:.4f}"
-        f"  validation {validation or '-'}{changes}  {record['seconds']:.1f} s, {left} to go"
-    )
+    return f"{name}  loss {record['loss']:.4f}  validation {validation or '-'}{changes}  {time}, {left} to go"
 
 
 def correction_words(found: dict[str, Any]) -> str:
     """How many labels were changed in an epoch, and how many of those rightly where it is known."""
     rightly = f" ({found['rightly']} rightly)" if "rightly" in found else ""
     return f"corrected {found['changed']}{rightly}"
+
+
+def collapse(run: Run, epochs: int) -> TrainingError:
+    """The error for a network that gives one class to everything."""
+    return TrainingError(
+        f"the network has collapsed: it gives the same class to every image since {epochs} epochs; "
+        f"lower --lr (now {run.lr:g}), lengthen --warmup (now {run.warmup:g} epochs) or --attack-warmup "
+        f"(now {run.attack_warmup:g}), and give --out a new folder"
+    )

@@ -20,7 +20,7 @@ from orat.state import State
 from orat.types import Batch, Indices
 
 DROP = 0.1  # what a milestone does to the learning rate
-SCOUT_WARMUP = 0.5  # epochs in which a rate with an end of its own rises
+SCOUT_WARMUP = 0.5  # epochs in which the rate of scouts rises
 
 
 class Learner:
@@ -46,9 +46,14 @@ class Learner:
         self.generator = torch.Generator(device).manual_seed(run.seed)
         seed_dropout(nn.ModuleList([model, state]), run.seed)
         self.pace = 1.0  # share of the radius that the attack of this step has
-        self.epoch = 1  # the epoch under way, from 1
+        self.epoch = 1 - state.ahead  # the epoch under way; from 1 on the network learns, and before that scouts do
         self.step = 0  # steps done in it
         self.loss_sum = torch.zeros((), device=device)
+
+    @property
+    def batch_size(self) -> int:
+        """The samples of a step in the epoch under way."""
+        return self.run.batch_size if self.epoch > 0 else self.state.batch_size
 
     @property
     def attack(self) -> TrainingAttack:
@@ -101,11 +106,11 @@ def train_epoch(learner: Learner, data: Dataset, engine: Engine | None = None) -
     """The rest of the epoch under way, a step at a time; what is yielded is the number of steps done."""
     run = learner.run
     engine = engine or Plain(learner, data)
-    steps = steps_per_epoch(len(data), run.batch_size)
+    steps = steps_per_epoch(len(data), learner.batch_size)
     learner.model.train()
     order = shuffled(len(data), run.seed, learner.epoch).to(data.labels.device)
     set_pace(learner, learner.epoch - 1 + learner.step / steps)
-    for index in divided(order, run.batch_size)[learner.step :]:
+    for index in divided(order, learner.batch_size)[learner.step :]:
         set_pace(learner, learner.epoch - 1 + (learner.step + 1) / steps)
         with arithmetic(run.precision):
             engine.step(index)
@@ -153,7 +158,7 @@ def train_step(learner: Learner, batch: Batch) -> Tensor:
 def end_epoch(learner: Learner) -> dict[str, Any]:
     """Closes the epoch and returns its line of the history."""
     loss = learner.loss_sum.item()
-    record: dict[str, Any] = {"epoch": learner.epoch, "lr": learner.rates[0], "loss": loss}
+    record: dict[str, Any] = {"epoch": learner.epoch, "lr": learner.rates[0 if learner.epoch > 0 else 1], "loss": loss}
     check_finite(learner, loss)
     record["state"] = learner.state.end_epoch()
     learner.epoch, learner.step = learner.epoch + 1, 0
@@ -166,15 +171,16 @@ def set_pace(learner: Learner, progress: float) -> None:
     run = learner.run
     factor = warm(progress, run.warmup) * DROP ** sum(learner.epoch >= milestone for milestone in run.milestones)
     set_rates(learner, [rate_of(group, run.lr, factor, progress) for group in learner.optimizer.param_groups])
-    learner.pace = warm(progress, run.attack_warmup)
+    learner.pace = warm(progress, run.attack_warmup) if learner.epoch > 0 else 1.0
 
 
 def rate_of(group: dict[str, Any], lr: float, factor: float, progress: float) -> float:
-    """The rate of a group of parameters: the run's, with or without its drops, or along half a cosine to its end."""
-    if "ends" not in group:
+    """The rate of a group of parameters: the run's, with or without its drops, or half a cosine before its start."""
+    if "begins" not in group:
         return lr * (factor if group["decays"] else 1.0)
-    fallen = (1 + cos(pi * min(1.0, progress / group["ends"]))) / 2
-    return float(group["peak"] * warm(progress, SCOUT_WARMUP) * fallen)
+    done = progress - group["begins"]
+    fallen = (1 + cos(pi * min(1.0, done / -group["begins"]))) / 2
+    return float(group["peak"] * warm(done, SCOUT_WARMUP) * fallen)
 
 
 def set_rates(learner: Learner, rates: list[float]) -> None:
@@ -191,7 +197,7 @@ def set_rates(learner: Learner, rates: list[float]) -> None:
 
 def warm(progress: float, epochs: float) -> float:
     """The share of the full value after `progress` epochs of a linear rise that takes `epochs`."""
-    return min(1.0, progress / epochs) if epochs else 1.0
+    return min(1.0, max(0.0, progress) / epochs) if epochs else 1.0
 
 
 def check_finite(learner: Learner, loss: float) -> None:

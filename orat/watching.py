@@ -22,6 +22,9 @@ from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
 HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
 MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
+JUDGED_EVERY = 3  # epochs, in which averaged answers change enough for another verdict
+AS_OFTEN = 0.95  # as scouts do, a network agrees with the labels that is heard beside them
+OWN_BATCH = 128  # samples of both halves in a step, at which a network's own rate holds
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,23 @@ class Rule:
     m: int | None = None  # how many; where it is None, those rather wrong than right, or the upper of two groups
 
 
+@dataclass(frozen=True)
+class Scouting:
+    """Two networks that learn the natural images before the other learns anything."""
+
+    make: Callable[[int], nn.Module]
+    epochs: int
+    batch_size: int
+    scale: float  # how much larger than the run's their batches are, and so their rate if they have none of their own
+
+
 class Watch(State):
     """Averages a network's answers to all n samples, and leaves out of the mean those whose label looks wrong.
 
-    `asked` says who answers: "scout", two networks that learn the natural images beside the other for `scouting`
-    epochs, each one half of them, and are asked about the other half, which they cannot have learned by heart; or the
-    network itself, about the "natural" or the "adversarial" image. "both" are scouts and the network: what it says of
-    adversarial images costs nothing, and from when on it knows enough, it finds what scouts overlooked.
+    `asked` says who answers: "scout", two networks that learn one half of the samples each before the other begins,
+    and are asked about the other half, which they cannot have learned by heart; or the network itself, about the
+    "natural" or the "adversarial" image. "both" are scouts and the network: what it says of adversarial images costs
+    nothing, and from when on it knows enough, it finds what scouts overlooked.
     """
 
     answers: Tensor
@@ -57,15 +70,14 @@ class Watch(State):
     own_answers: Tensor
     own_seen: Tensor
 
-    def __init__(
-        self, n: int, classes: int, asked: str, rule: Rule, network: Callable[[int], nn.Module], scouting: int
-    ) -> None:
+    def __init__(self, n: int, classes: int, asked: str, rule: Rule, scouting: Scouting | None = None) -> None:
         super().__init__()
         self.n, self.asked, self.rule, self.scouting = n, asked, rule, scouting
-        self.epochs = 0
-        if asked in ("scout", "both"):
-            self.scouts.extend(network(number) for number in range(HALVES))
+        self.epochs = 0  # that are over, those of scouts among them
+        if scouting is not None:
+            self.scouts.extend(scouting.make(number) for number in range(HALVES))
             self.sees = list(self.scouts)
+            self.ahead, self.batch_size = scouting.epochs, scouting.batch_size
         if asked == "both":
             self.register_buffer("own_answers", torch.zeros(n, classes))  # the network's, beside the scouts'
             self.register_buffer("own_seen", torch.zeros(n, dtype=torch.bool))
@@ -81,31 +93,22 @@ class Watch(State):
         self.register_buffer("times_cut", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("seen", torch.zeros(n, dtype=torch.bool))  # whether there was an answer yet
 
-    @property
-    def watches(self) -> bool:
-        """Whether answers are still asked for."""
-        return not self.sees or self.epochs < self.scouting
-
     def forward(self, losses: PerSample, index: Indices) -> Scalar:
         """The mean of the losses, those of cut samples left out."""
         return (self.weights[index].to(losses.dtype) * losses).mean()
 
-    def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> Tensor | float:
-        """Remembers what is said of a batch; returns zero, with the gradient of the scouts."""
-        if not self.sees:
-            self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
-            return 0.0
+    def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> None:
+        """Remembers what the network says of a batch, if it is asked."""
         if self.asked == "both":
             self.average(self.own_answers, self.own_seen, logits.detach().float().log_softmax(1), batch.index)
-        if not self.watches:
-            return 0.0
-        loss = self.scouted(batch)
-        return loss - loss.detach()
+        elif self.scouting is None:
+            self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
 
-    def scouted(self, batch: Batch) -> Tensor:
+    def scout(self, batch: Batch) -> Scalar:
         """What scouts learn of a batch: each from its own half, after it was asked about the other.
 
-        Batches hold about as many samples of either half: those that are too many are passed over.
+        Batches hold about as many samples of either half: those that are too many are passed over. The value is the
+        mean of both losses, the gradient that of each.
         """
         half, kept = batch.index % HALVES, self.weights[batch.index] > 0
         order = half.argsort(stable=True)
@@ -118,7 +121,8 @@ class Watch(State):
             self.remember(answers, Batch(batch.x[asked], batch.y[asked], batch.index[asked]), half[asked] != own)
             each = cross_entropy(sees(batch.x[learned]), batch.y[learned])
             losses.append(own_mean(each, kept[learned] & (half[learned] == own)))
-        return torch.stack(losses).sum()
+        loss = torch.stack(losses).sum()
+        return loss - loss.detach() * (1 - 1 / HALVES)
 
     @torch.no_grad()
     def remember(self, answers: Logits, batch: Batch, those: Tensor | None = None) -> None:
@@ -140,32 +144,40 @@ class Watch(State):
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Scouts learn at a rate of their own, if they have one, that falls to nothing while they do."""
-        falling = {"decays": True, "ends": self.scouting}
-        return [
-            {"params": list(scout.parameters()), "lr": lr, "peak": own_rate(scout) or lr, **falling}
-            for scout in self.scouts
-        ]
+        if self.scouting is None:
+            return []
+        peak = peak_of(self.scouts[0], self.scouting, lr)
+        own = {"lr": lr, "decays": True, "begins": -self.ahead, "peak": peak}
+        return [{"params": list(scout.parameters()), **own} for scout in self.scouts]
 
     def phase(self) -> Hashable:
-        """Steps are the same but for whether answers are asked for."""
-        return self.watches
+        """Steps are all the same, but for those of scouts."""
+        return self.epochs < self.ahead
 
     def end_epoch(self) -> dict[str, float]:
-        """Judges all labels by what was said so far, and moves the cut."""
+        """Judges all labels by what was said so far, if there is news, and moves the cut."""
+        if self.epochs >= self.ahead:
+            self.times_cut += self.cut()
         self.epochs += 1
-        kept = ~self.judged()
-        if self.epochs >= self.rule.burn_in:
-            self.weights.copy_(kept * (self.n / kept.sum()))
-        self.times_cut += self.cut()
+        if self.has_news():
+            kept = ~self.judged()
+            if self.epochs >= self.rule.burn_in:
+                self.weights.copy_(kept * (self.n / kept.sum()))
         numbers = {"wrong": self.rate, "error": self.error, "known": self.known}
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
+
+    def has_news(self) -> bool:
+        """Whether a verdict may be another than the last, or is the first to be acted on."""
+        if self.scouting is None or self.epochs in (self.ahead, self.rule.burn_in):
+            return True
+        return (self.epochs < self.ahead or self.asked == "both") and (self.epochs - self.ahead) % JUDGED_EVERY == 0
 
     def warning(self) -> str | None:
         """Says so when those who were asked had their time, and know too little to judge."""
         by_chance = self.rule.measure == "chance" and self.rule.m is None
-        if not by_chance or self.epochs < max(self.scouting, self.rule.burn_in) or self.known >= KNOWING:
+        if not by_chance or self.epochs < max(self.ahead, self.rule.burn_in) or self.known >= KNOWING:
             return None
-        asked = "scouts know" if self.sees else "the network knows"
+        asked = "scouts know" if self.scouting else "the network knows"
         return (
             f"{asked} too little of these data to judge their labels ({self.known.item():.0%} of what can be known, "
             f"{KNOWING:.0%} are needed), so that none is cut: give more data or more epochs"
@@ -189,13 +201,13 @@ class Watch(State):
         return sparing(cut, score, self.given)
 
     def with_the_networks(self, verdict: Verdict) -> Verdict:
-        """A verdict of scouts, and where the network knows enough, what it alone takes for wrong."""
+        """A verdict of scouts, and where the network knows as much, what it alone takes for wrong."""
         if self.asked != "both" or verdict.knowledge < KNOWING:
             return verdict
-        own = judge(self.own_answers, self.given)
-        if own.knowledge < KNOWING:
+        theirs, own = ((answers.argmax(1) == self.given).sum() for answers in (self.answers, self.own_answers))
+        if own < AS_OFTEN * theirs:
             return verdict
-        wrong = torch.maximum(verdict.wrong, own.wrong)
+        wrong = torch.maximum(verdict.wrong, judge(self.own_answers, self.given).wrong)
         return replace(verdict, wrong=wrong, suspicion=suspicion(wrong, self.answers, self.given))
 
     def cut(self) -> Tensor:
@@ -204,9 +216,9 @@ class Watch(State):
 
     def describe(self) -> str:
         """Who is asked, and from when on labels are cut."""
-        asked = f"scouts in {self.scouting} epochs" if self.sees else f"the network on {self.asked} images"
-        asked += " and by the network" if self.asked == "both" else ""
-        return f"labels judged by {asked}, first cut in epoch {self.rule.burn_in + 1}"
+        if self.scouting is None:
+            return f"labels judged by the network on {self.asked} images, first cut in epoch {self.rule.burn_in + 1}"
+        return f"labels judged by scouts of {self.ahead} epochs{' and the network' if self.asked == 'both' else ''}"
 
     def get_extra_state(self) -> dict[str, int]:
         """The epoch count, so that a checkpoint holds it."""
@@ -217,9 +229,10 @@ class Watch(State):
         self.epochs = state["epochs"]
 
 
-def own_rate(scout: nn.Module) -> float | None:
-    """The rate that a network learns best at, where it says so."""
-    return next((module.rate for module in scout.modules() if isinstance(module, QuickResNet)), None)
+def peak_of(scout: nn.Module, scouting: Scouting, lr: float) -> float:
+    """The rate at which scouts learn at most: in proportion to their batches, their own or else the run's."""
+    own = next((module.rate for module in scout.modules() if isinstance(module, QuickResNet)), None)
+    return lr * scouting.scale if own is None else own * scouting.batch_size / OWN_BATCH
 
 
 def own_mean(losses: PerSample, own: Tensor) -> Tensor:

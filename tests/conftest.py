@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from quick_runs import JUDGING, NOISE, quick
 from torch import Tensor, nn
 from torch.nn import functional
 
+import orat
 from orat.data import load
+from orat.progress import SILENT
 
 torch.set_num_threads(1)
 
@@ -54,6 +57,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("data") / "tiny.npz"
     np.savez(file, **arrays)
     return str(file)
+
+
+@pytest.fixture(scope="session")
+def automatic(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of automatic ORAT on labels of which a fifth is wrong."""
+    folder = tmp_path_factory.mktemp("automatic") / "run"
+    orat.train(quick(tiny, JUDGING, **NOISE), folder, device="cpu", display=SILENT)
+    return folder
 
 
 @pytest.fixture(scope="session")

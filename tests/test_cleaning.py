@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from quick_runs import quick
+from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
@@ -27,17 +27,6 @@ from orat.noise import LEFT_OUT
 from orat.prepare import prepare
 from orat.progress import SILENT
 from orat.run import Run
-
-SLOW: dict[str, Any] = {"epochs": 10, "milestones": (), "lr": 0.1}
-NOISE: dict[str, Any] = {"noise": "symmetric", "noise_rate": 0.2, **SLOW}
-
-
-@pytest.fixture(scope="module")
-def automatic(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of automatic ORAT on labels of which a fifth is wrong."""
-    folder = tmp_path_factory.mktemp("cleaning") / "auto"
-    orat.train(quick(tiny, orat.ORAT(), **NOISE), folder, device="cpu", display=SILENT)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +50,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def of_photos(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on that folder."""
     folder = tmp_path_factory.mktemp("cleaning") / "run"
-    orat.train(quick(str(photos), orat.ORAT(), **SLOW), folder, device="cpu", display=SILENT)
+    orat.train(quick(str(photos), JUDGING, **SLOW), folder, device="cpu", display=SILENT)
     return folder
 
 
@@ -171,7 +160,7 @@ def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
         with tarfile.open(tmp_path / "photos.tar.gz", "w:gz") as tar:
             tar.add(photos, arcname="photos")
         run_folder = tmp_path / "run"
-        run = quick(str(tmp_path / "photos.tar.gz"), orat.ORAT(), **SLOW)
+        run = quick(str(tmp_path / "photos.tar.gz"), JUDGING, **SLOW)
         orat.train(run, run_folder, device="cpu", display=SILENT)
         root = tmp_path
     before = hashes(root)
@@ -207,7 +196,7 @@ def test_planted_flips_end_up_in_the_folder_they_belong_to(of_photos: Path, phot
     for file in (tmp_path / "out" / "train").rglob("*.png"):
         pixels = np.asarray(Image.open(file))
         right += ("bar", "foo")[int(pixels[4:].mean() > pixels[:4].mean())] == file.parent.name
-    assert right >= 225  # of 240, of which 200 lay rightly
+    assert right >= 218  # of 240, of which 200 lay rightly
 
 
 def test_an_image_of_a_taken_name_gets_another(of_photos: Path, tmp_path: Path) -> None:

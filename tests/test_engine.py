@@ -28,7 +28,7 @@ from orat.attacks import PGD, TrainingAttack
 from orat.cli import main
 from orat.data.dataset import Dataset
 from orat.engine import WORTH_COMPILING, Mirrored, Recorded, engine_for
-from orat.methods import Method, Setting
+from orat.methods import Method, Scouts, Setting
 from orat.models import build
 from orat.models.dropout import dropouts
 from orat.models.normalize import Normalize
@@ -81,9 +81,8 @@ def learner_of(method: Method, network: str = "batch norm", device: str = "cpu",
     """The learner of a run on the stripes, before its first step."""
     run = Run(method=method, **SETTINGS | changes)
     attack = run.attack_steps, run.attack_start
-    setting = Setting(
-        N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, *attack, lambda _: lambda number: NETWORKS[network]()
-    )
+    scouts = Scouts(lambda number: NETWORKS[network](), cost=0.1)
+    setting = Setting(N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, *attack, BATCH, lambda name: scouts)
     return Learner(run, NETWORKS[network]().to(device), run.method.start(setting).to(device))
 
 

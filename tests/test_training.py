@@ -38,7 +38,7 @@ ONE_OF_EACH: dict[str, Method] = {
 }
 # Those that watch all labels, each by other answers and another rule.
 WATCHED: dict[str, Method] = {
-    "orat automatic": orat.ORAT(burn_in=1, scout_epochs=2),
+    "orat automatic": orat.ORAT(scout_epochs=2),
     "orat by its own answers": orat.ORAT(score="natural", measure="loss", burn_in=1),
     "orat by averaged losses": orat.ORAT(m=0.2, score="adversarial", measure="margin", burn_in=1),
 }

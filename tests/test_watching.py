@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from torch.nn import functional
 import orat
 from orat.attacks import PGD, TrainingAttack
 from orat.data.dataset import Dataset
-from orat.methods import Setting
-from orat.prepare import cheaper, prepare
+from orat.methods import Scouts, Setting
+from orat.prepare import cheaper, prepare, scouts
 from orat.progress import SILENT
 from orat.run import Run, read_run
 from orat.run_folder import RunFolder
 from orat.training import rate_of
 from orat.types import Batch
-from orat.watching import Rule, Watch, sparing
+from orat.watching import Rule, Scouting, Watch, sparing
 
 N, CLASSES, INPUTS = 40, 2, 6
 
@@ -33,10 +34,9 @@ def network(number: int) -> nn.Module:
         return nn.Sequential(nn.Linear(INPUTS, 8), nn.Tanh(), nn.Linear(8, CLASSES))
 
 
-def watch(asked: str = "scout", scouting: int = 2, **rule: Any) -> Watch:
-    return Watch(
-        N, CLASSES, asked, Rule(**{"measure": "chance", "memory": 0.7, "burn_in": 1} | rule), network, scouting
-    )
+def watch(asked: str = "scout", epochs: int = 2, **rule: Any) -> Watch:
+    scouting = Scouting(network, epochs, batch_size=N, scale=1.0) if asked in ("scout", "both") else None
+    return Watch(N, CLASSES, asked, Rule(**{"measure": "chance", "memory": 0.7, "burn_in": 1} | rule), scouting)
 
 
 def samples(seed: int = 0) -> Batch:
@@ -49,15 +49,15 @@ def no_attack() -> TrainingAttack:
     return TrainingAttack(PGD(0.0, 0), torch.Generator())
 
 
-def look(state: Watch, batch: Batch, model: nn.Module | None = None) -> Tensor | float:
+def look(state: Watch, batch: Batch, model: nn.Module | None = None) -> None:
     model = model or network(7)
-    return state.watch(model, batch, no_attack(), model(batch.x))
+    state.watch(model, batch, no_attack(), model(batch.x))
 
 
 def test_what_is_remembered_of_a_sample_is_said_by_the_scout_that_does_not_learn_it() -> None:
     state, batch = watch(), samples()
     first, second = (scout(batch.x).log_softmax(1) for scout in state.scouts)
-    look(state, batch)
+    state.scout(batch)
     expected = torch.where(batch.index[:, None] % 2 == 0, second, first)
     assert torch.allclose(state.answers, expected)
     assert torch.allclose(state.mean_loss, functional.nll_loss(expected, batch.y, reduction="none"))
@@ -71,7 +71,7 @@ def test_of_an_uneven_batch_some_are_passed_over_and_none_is_said_of_by_who_lear
     index = torch.tensor([0, 2, 4, 1, 6, 8, 3, 10, 12, 5])
     batch = Batch(whole.x[index], whole.y[index], index)
     second = state.scouts[1](whole.x).log_softmax(1)
-    look(state, batch)
+    state.scout(batch)
     assert state.seen.nonzero().flatten().tolist() == [0, 1, 2, 3, 4, 5, 6, 8]
     assert torch.allclose(state.answers[[0, 2, 4, 6, 8]], second[[0, 2, 4, 6, 8]])
     assert not state.answers[[10, 12]].any()
@@ -80,9 +80,7 @@ def test_of_an_uneven_batch_some_are_passed_over_and_none_is_said_of_by_who_lear
 def gradients(state: Watch, batch: Batch) -> list[Tensor]:
     """The gradient of each scout, in one row each."""
     state.zero_grad()
-    loss = look(state, batch)
-    assert isinstance(loss, Tensor)
-    loss.backward()
+    state.scout(batch).backward()
     return [torch.cat([p.grad.flatten() for p in scout.parameters() if p.grad is not None]) for scout in state.scouts]
 
 
@@ -103,15 +101,14 @@ def test_a_scout_learns_from_its_own_half_only_and_from_nothing_that_is_cut() ->
     assert torch.allclose(cut[0], torch.cat([part.flatten() for part in alone]), atol=1e-6)
 
 
-def test_watching_changes_neither_the_value_nor_the_gradient_of_the_loss() -> None:
-    batch, model = samples(), network(7)
-    losses = functional.cross_entropy(model(batch.x), batch.y, reduction="none")
-    state = watch()
-    whole = state(losses, batch.index) + look(state, batch, model)
-    assert whole.item() == pytest.approx(losses.mean().item())
-    got = torch.autograd.grad(whole, list(model.parameters()), retain_graph=True)
-    for one, two in zip(got, torch.autograd.grad(losses.mean(), list(model.parameters())), strict=True):
-        assert torch.allclose(one, two)
+def test_the_number_of_the_scouts_is_the_mean_of_both_losses() -> None:
+    state, batch = watch(), samples()
+    halves = [batch.index % 2 == half for half in (0, 1)]
+    losses = [
+        functional.cross_entropy(scout(batch.x[half]), batch.y[half])
+        for scout, half in zip(state.scouts, halves, strict=True)
+    ]
+    assert state.scout(batch).item() == pytest.approx(sum(loss.item() for loss in losses) / 2)
 
 
 def test_the_mean_is_over_what_is_kept() -> None:
@@ -127,7 +124,7 @@ def test_the_mean_is_over_what_is_kept() -> None:
 def test_the_network_itself_may_be_asked(asked: str) -> None:
     state, batch, model = watch(asked), samples(), network(7)
     elsewhere = torch.randn(N, CLASSES)
-    assert state.watch(model, batch, no_attack(), elsewhere) == 0.0
+    state.watch(model, batch, no_attack(), elsewhere)
     expected = model(batch.x) if asked == "natural" else elsewhere
     assert torch.allclose(state.answers, expected.log_softmax(1), atol=1e-6)
     assert not list(state.scouts)
@@ -145,18 +142,32 @@ def test_answers_are_averaged_over_epochs() -> None:
     assert torch.allclose(state.answers, expected, atol=1e-6)
 
 
-def test_scouts_stop_after_their_epochs_and_the_cut_stays() -> None:
-    state, batch = watch(scouting=2, m=6), samples()
-    phases = []
+def test_scouts_are_asked_before_the_first_epoch_and_the_cut_stays() -> None:
+    state, batch = watch(epochs=2, m=6), samples()
+    assert (state.ahead, state.batch_size) == (2, N)
+    cuts = []
     for _ in range(4):
-        phases.append(state.phase())
-        look(state, batch)
-        record = state.end_epoch()
-    assert phases == [True, True, False, False]
-    assert look(state, batch) == 0.0
-    assert record["cut"] == 6
-    assert state.times_cut.max() == 4
-    assert int((state.times_cut > 0).sum()) >= 6
+        if state.phase():
+            state.scout(batch)
+        else:
+            look(state, batch)
+        state.end_epoch()
+        cuts.append(state.cut().clone())
+    assert [int(cut.sum()) for cut in cuts] == [6, 6, 6, 6]
+    assert torch.equal(cuts[1], cuts[3])
+    assert torch.equal(state.times_cut, 2 * cuts[1])  # of the network's two epochs
+
+
+def test_the_network_is_judged_by_every_third_epoch() -> None:
+    state = told(sharpness=6.0)
+    missed = (state.given != torch.arange(state.n) % CLASSES).nonzero()[0]
+    state.end_epoch()
+    state.own_answers.copy_(state.answers)
+    state.answers[missed] = state.answers[missed].flip(1)
+    cuts = [bool(state.end_epoch() and state.cut()[missed]) for _ in range(4)]
+    state.own_answers[missed] = state.own_answers[missed].flip(1)
+    cuts += [bool(state.end_epoch() and state.cut()[missed]) for _ in range(2)]
+    assert cuts == [True, True, True, True, True, False]
 
 
 def test_the_network_is_heard_beside_the_scouts_from_when_on_it_knows_enough() -> None:
@@ -173,7 +184,7 @@ def test_the_network_is_heard_beside_the_scouts_from_when_on_it_knows_enough() -
 
 
 def test_what_the_network_says_under_attack_is_averaged_too() -> None:
-    state, batch = watch("both", scouting=1, memory=0.5), samples()
+    state, batch = watch("both", epochs=1, memory=0.5), samples()
     first, second = (torch.randn(N, CLASSES, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     for logits in (first, second):
         state.watch(network(7), batch, no_attack(), logits)
@@ -207,7 +218,7 @@ def told(sharpness: float) -> Watch:
     generator = torch.Generator().manual_seed(0)
     true = torch.arange(2000) % CLASSES
     given = torch.where(torch.rand(2000, generator=generator) < 0.2, 1 - true, true)
-    state = Watch(2000, CLASSES, "both", Rule("chance", 0.7, 1), network, scouting=1)
+    state = Watch(2000, CLASSES, "both", Rule("chance", 0.7, 1), Scouting(network, 1, 128, 1.0))
     state.answers.copy_(torch.randn(2000, CLASSES, generator=generator) + sharpness * functional.one_hot(true, CLASSES))
     state.given.copy_(given)
     return state
@@ -230,15 +241,16 @@ def test_scouts_that_know_enough_cut_and_say_nothing() -> None:
     assert state.warning() is None
 
 
-def test_scouts_learn_at_their_own_rate_which_falls_to_nothing_in_their_epochs() -> None:
+def test_scouts_learn_at_a_rate_of_their_batches_which_falls_to_nothing_until_the_first_epoch() -> None:
     scout = orat.models.build("quick_resnet", (1, 8, 8), 2, seed=0)
-    state = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), lambda number: scout, scouting=4)
-    group = state.param_groups(lr=0.03)[0]
-    rates = [rate_of(group, lr=0.03, factor=1.0, progress=progress) for progress in (0.25, 0.5, 2.0, 4.0, 9.0)]
+    scouting = Scouting(lambda number: scout, epochs=4, batch_size=256, scale=4.0)
+    group = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), scouting).param_groups(lr=0.03)[0]
+    rates = [rate_of(group, lr=0.03, factor=1.0, progress=progress) for progress in (-3.75, -3.5, -2.0, 0.0, 5.0)]
     fallen = [(1 + math.cos(math.pi * progress / 4)) / 2 for progress in (0.25, 0.5, 2.0)]
-    assert rates == pytest.approx([0.05 * fallen[0], 0.1 * fallen[1], 0.1 * fallen[2], 0.0, 0.0])
-    like_the_network = watch(scouting=4).param_groups(lr=0.03)[0]
-    assert rate_of(like_the_network, lr=0.03, factor=0.1, progress=2.0) == pytest.approx(0.015)
+    assert rates == pytest.approx([0.1 * fallen[0], 0.2 * fallen[1], 0.2 * fallen[2], 0.0, 0.0])
+    like_the_network = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), replace(scouting, make=network))
+    group = like_the_network.param_groups(lr=0.03)[0]
+    assert rate_of(group, lr=0.03, factor=0.1, progress=-2.0) == pytest.approx(0.06)
 
 
 @pytest.mark.parametrize(
@@ -259,15 +271,42 @@ def test_no_class_loses_more_than_half() -> None:
     assert cut.nonzero().flatten().tolist() == [0, 1, 13, 14, 15]
 
 
+def scouted(n: int, epochs: int, cost: float, batch_size: int = 128) -> tuple[int, int]:
+    """The epochs and the batches of scouts in a setting."""
+    scouts = Scouts(network, cost)
+    setting = Setting(n, n, 2, steps=10, epochs=epochs, batch_size=batch_size, scouts=lambda name: scouts)
+    state = orat.ORAT().start(setting)
+    return state.ahead, state.batch_size
+
+
+def test_scouts_learn_enough_within_a_share_of_what_the_run_costs() -> None:
+    assert scouted(n=50_000, epochs=100, cost=0.1) == (36, 500)
+    assert scouted(n=1_000_000, epochs=100, cost=0.1) == (36, 512)
+    assert scouted(n=6400, epochs=1000, cost=0.1) == (70, 128)  # 3,500 steps
+    assert scouted(n=6400, epochs=1000, cost=0.1, batch_size=64) == (36, 64)
+    assert scouted(n=50_000, epochs=20, cost=0.1) == (26, 500)
+    assert scouted(n=50_000, epochs=20, cost=2.0) == (8, 500)  # below which none knows anything
+    assert scouted(n=50_000, epochs=2, cost=2.0) == (2, 500)
+
+
+def test_a_scouting_epoch_costs_what_its_arithmetic_is() -> None:
+    """Of the same network: an answer and a lesson a sample, against two for each step of the attack and a lesson."""
+    parts = prepare(Run(data="sample", method=orat.ORAT()))
+    run = Run(data="sample", method=orat.ORAT(), attack_steps=10)
+    assert scouts(run, parts, run.model).cost == pytest.approx(4 / 23)
+    assert scouts(replace(run, attack_steps=1), parts, run.model).cost == pytest.approx(4 / 5)
+
+
 def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
-    setting = Setting(100, 100, 2, steps=10, epochs=20, milestones=(12,), network=lambda name: network)
+    setting = Setting(100, 100, 2, steps=10, epochs=20, scouts=lambda name: Scouts(network, 0.2))
     state = orat.ORAT().start(setting)
     assert isinstance(state, Watch)
-    assert (state.asked, state.scouting, state.rule.burn_in, state.rule.m) == ("both", 11, 5, None)
+    assert (state.asked, state.ahead, state.rule) == ("both", 13, Rule("chance", 0.7, 1, None))
+    assert orat.ORAT(scout_epochs=3).start(setting).ahead == 3
     assert not isinstance(orat.ORAT(m=0.3).start(setting), Watch)
-    counted = orat.ORAT(m=0.3, score="natural", scout_epochs=3, burn_in=2, memory=0.5, measure="margin").start(setting)
+    counted = orat.ORAT(m=0.3, score="natural", burn_in=2, memory=0.5, measure="margin").start(setting)
     assert isinstance(counted, Watch)
-    assert counted.rule == Rule("margin", 0.5, 2, 30)
+    assert (counted.ahead, counted.rule) == (0, Rule("margin", 0.5, 2, 30))
 
 
 # On real images: small versions of what is claimed.
@@ -275,7 +314,7 @@ def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
 
 def trained(folder: Path, **more: Any) -> Path:
     """Eight quick epochs on the bundled digits, nothing given."""
-    method = orat.ORAT(burn_in=3, scout_epochs=8)
+    method = orat.ORAT(scout_epochs=8)
     run = Run(data="sample", method=method, eps=0.02, attack_steps=1, epochs=8, milestones=(), **more)
     orat.train(run, folder, display=SILENT, device="cpu")
     return folder

@@ -5,9 +5,10 @@ from orat.methods.at import AT
 from orat.methods.gairat import GAIRAT
 from orat.methods.mail import MAIL
 from orat.methods.mart import MART
-from orat.methods.method import Method, Setting
+from orat.methods.method import Method
 from orat.methods.orat import ORAT
 from orat.methods.raa import RAA
+from orat.methods.setting import Scouts, Setting
 from orat.methods.st import ST
 from orat.methods.trades import TRADES
 from orat.methods.wmmr import WMMR
@@ -20,5 +21,6 @@ NAMES = {cls: name for name, cls in METHODS.items()}
 
 __all__ = [
     "AT", "GAIRAT", "MAIL", "MART", "METHODS", "NAMES", "ORAT", "RAA", "ST", "TRADES", "WMMR", "AoRR", "Method",
+    "Scouts",
     "Setting",
 ]  # fmt: skip

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orat.lazy import Batch, BurnIn, Module, PerSample, Scalar, State, Tensor, TrainingAttack, functional, losses
-from orat.methods.method import Setting
 from orat.methods.phases import Late, check_counts
+from orat.methods.setting import Setting
 from orat.options import option
 
 STEEPNESS = 5  # of the weight, from the authors' code

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from orat.lazy import Batch, BurnIn, Logits, Module, PerSample, Scalar, State, TrainingAttack, functional, losses
-from orat.methods.method import Setting
 from orat.methods.phases import Late
+from orat.methods.setting import Setting
 from orat.methods.trades import check_start, natural_and_attacked
 from orat.options import option
 

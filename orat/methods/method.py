@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from orat.lazy import Batch, Module, Scalar, State, TrainingAttack
 from orat.lazy import state as states
+from orat.methods.setting import Setting
 from orat.options import check_choices, check_numbers
 
 MNIST = ("mnist", "sample")  # data sets that a method's values for MNIST hold for
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a method may want to know before the first step."""
-
-    n: int  # samples that are trained on
-    total: int  # samples there were before some were held out for validation
-    classes: int
-    steps: int  # in an epoch
-    epochs: int
-    milestones: tuple[int, ...] = ()  # epochs from which on the learning rate is lower
-    attack_steps: int = 10
-    attack_start: str = "uniform"
-    network: Callable[[str | None], Callable[[int], Module]] | None = None  # by name: makes the first scout, the second
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 from orat.errors import InputError
 from orat.lazy import BurnIn, State
 from orat.lazy import state as states
-from orat.methods.method import Method, Setting
+from orat.methods.method import Method
+from orat.methods.setting import Setting
 from orat.options import burn_in_option
 
 WITHOUT_DROPS = 0.4  # share of the epochs before the turn where the rate never drops, as the first drop on MNIST

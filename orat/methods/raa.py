@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orat.lazy import Batch, Module, Scalar, TrainingAttack, losses, relabeling
-from orat.methods.method import Setting
 from orat.methods.phases import Late, check_counts
+from orat.methods.setting import Setting
 from orat.options import option
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 
 from orat.errors import InputError
 from orat.lazy import State, ranking
-from orat.methods.method import Method, Setting
+from orat.methods.method import Method
+from orat.methods.setting import Setting
 from orat.options import burn_in_option, option
 
 BURN_IN_STEPS = 300  # a network that has learned nothing ranks by chance, and what it cuts then may never come back
@@ -21,9 +22,7 @@ class Ranked(Method):
 
     finds_m: ClassVar[bool] = False  # where it is not given
 
-    m: int | float | None = option(
-        None, "how many of the largest losses to drop: a count of the training set, or a fraction"
-    )
+    m: int | float | None = option(None, "how many of the largest losses to drop: a count, or a fraction of all")
     k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
     solver: Literal["rank", "minmax"] = option("rank", "exact ranks by memory, or the paper's two scalars")
     burn_in: int | None = burn_in_option("1, or more where epochs are short")

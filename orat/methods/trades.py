@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from orat.errors import InputError
 from orat.lazy import Batch, Logits, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.method import Setting
 from orat.methods.phases import Steady
+from orat.methods.setting import Setting
 from orat.options import option
 
 
