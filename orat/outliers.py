@@ -21,6 +21,7 @@ FEWEST = 20  # samples of a class that say anything about it
 FEWEST_WRONG = 5  # labels from one class to another for which the two are looked at alone
 MOST = 0.9  # share of a class that can be wrong
 CLEAR = 6  # standard errors from which on a share of one class is more than nothing; larger ones are shrunk a little
+MOST_ROUNDS, SETTLED = 200, 1e-9  # until the matrix stays as it is
 KNOWING = 0.5  # share of what can be known of the labels from which on a network may judge them
 DOUBTED = 0.5  # chance of a wrong label from which on it is rather wrong than right
 TIE = 1e-3  # weight of the margin where chances are equal
@@ -130,14 +131,25 @@ def shares(sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
     """The matrix of who is given what; the share of each label that is of other classes as a whole; an error."""
     ratios, errors = single_shares(sides)
     rests, rest_errors = whole_shares(sides)
-    ratios = clear(ratios, errors)
-    matrix, total = torch.eye(sides.classes).to(ratios), sides.sizes.sum()
-    for _ in range(100):  # what was compared with holds others too: a ratio is that to its own part
-        foreign = (sides.sizes @ matrix - sides.sizes * matrix.diagonal()) / (total - sides.sizes).clamp(min=1)
-        matrix = spread(ratios * matrix.diagonal(), rests * (1 - foreign))
+    matrix, foreign = settled(clear(ratios, errors).cpu(), rests.cpu(), sides.sizes.cpu())
+    matrix, foreign = matrix.to(ratios), foreign.to(ratios)
     by_label = torch.maximum((errors * matrix.diagonal()).square().sum(1).sqrt(), rest_errors)
-    error = (sides.sizes / total * by_label).square().sum().sqrt()
+    error = (sides.sizes / sides.sizes.sum() * by_label).square().sum().sqrt()
     return matrix, (rests * (1 - foreign)).clamp(max=MOST), error
+
+
+def settled(ratios: Tensor, rests: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """The matrix, and how much of other labels is of each class: what was compared with holds others too.
+
+    A ratio is that to a class's own part of those given its label, which the matrix itself says.
+    """
+    matrix, foreign = torch.eye(len(sizes)).to(ratios), torch.zeros_like(sizes)
+    for _ in range(MOST_ROUNDS):
+        foreign = (sizes @ matrix - sizes * matrix.diagonal()) / (sizes.sum() - sizes).clamp(min=1)
+        before, matrix = matrix, spread(ratios * matrix.diagonal(), rests * (1 - foreign))
+        if (matrix - before).abs().max() < SETTLED:
+            break
+    return matrix, foreign
 
 
 def single_shares(sides: Sides) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
 HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
 MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
-JUDGED_EVERY = 3  # epochs, in which averaged answers change enough for another verdict
+JUDGED_EVERY = 3  # epochs of scouts, in which averaged answers change enough for another verdict
 AS_OFTEN = 0.95  # as scouts do, a network agrees with the labels that is heard beside them
 OWN_BATCH = 128  # samples of both halves in a step, at which a network's own rate holds
 
@@ -167,10 +167,14 @@ class Watch(State):
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
 
     def has_news(self) -> bool:
-        """Whether a verdict may be another than the last, or is the first to be acted on."""
+        """Whether a verdict may be another than the last, or is the first to be acted on.
+
+        What the network says is judged after its epochs 1, 2, 4, 8 and so on.
+        """
         if self.scouting is None or self.epochs in (self.ahead, self.rule.burn_in):
             return True
-        return (self.epochs < self.ahead or self.asked == "both") and (self.epochs - self.ahead) % JUDGED_EVERY == 0
+        own = self.epochs - self.ahead
+        return own % JUDGED_EVERY == 0 if own < 0 else self.asked == "both" and own.bit_count() == 1
 
     def warning(self) -> str | None:
         """Says so when those who were asked had their time, and know too little to judge."""

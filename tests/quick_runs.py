@@ -18,8 +18,8 @@ QUICK: dict[str, Any] = {
     "model": "mlp-16", "epochs": 4, "lr": 0.05, "milestones": (3,), "warmup": 1.0, "batch_size": 32, "eps": 0.1,
     "augment": "none", "validation": 0.1, "attack_steps": 3,
 }  # fmt: skip
-# Longer ones, in which labels can be judged: by scouts of 16 epochs, and in every third of these by the network too.
-SLOW: dict[str, Any] = {"epochs": 9, "milestones": (), "lr": 0.1}
+# Longer ones, in which labels can be judged: by scouts of 16 epochs, and after the last of these by the network too.
+SLOW: dict[str, Any] = {"epochs": 8, "milestones": (), "lr": 0.1}
 NOISE: dict[str, Any] = {"noise": "symmetric", "noise_rate": 0.2, **SLOW}
 JUDGING = ORAT(scout_epochs=16)
 
