@@ -3,8 +3,9 @@
     python benchmarks/automatic.py --data cifar10.tar.xz --kinds symmetric:0.2,asymmetric:0.4 --seeds 0,1,2 \
         --arms at,published,automatic,oracle --runs runs/automatic --out results/automatic-cifar10.json
 
-Every run is written to the output as soon as it is finished, and finished runs are not trained again. The gap share
-of a figure is (automatic - AT) / (oracle - AT), of the means over the seeds.
+Every run is a row of the output as soon as it is finished, and what is a row already is not trained again, so that a
+table can be filled in several goes. The gap share of a figure is (automatic - AT) / (oracle - AT), of the means over the
+seeds.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from statistics import mean
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import orat
+from orat.attacks import suite
 from orat.devices import choose_device
+from orat.errors import InputError
+from orat.evaluation import evaluate
 from orat.execute import Job
 from orat.many import Sitting, finished
 from orat.methods import Method
@@ -32,81 +37,105 @@ from orat.suspecting import area, remembered
 from orat.watching import Watch
 
 NEVER = 10**6  # epochs before the oracle would judge by itself
-COLUMNS = ("natural", "fgsm", "pgd20", "cw")
-ARMS = ("at", "published", "automatic", "oracle", "scouts-alone", "otsu", "own-natural", "own-adversarial", "no-memory")
+COLUMNS = ("natural", "fgsm", "pgd20", "cw", "autoattack")
+WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it is without each of its parts
+    "automatic": {},
+    "scouts-alone": {"score": "scout"},
+    "own-natural": {"score": "natural"},
+    "own-adversarial": {"score": "adversarial"},
+    "otsu": {"measure": "loss"},
+    "no-memory": {"memory": 0.0},
+    "few-epochs": {"scout_epochs": 8},
+}
+ARMS = ("at", "published", "oracle", *WATCHED)
+BINS, HIGHEST = 50, 12.5  # of the histograms of losses
 
 
 def main() -> None:
     """Trains what is missing, and prints the gap shares."""
+    arguments = parsed()
+    where = choose_device(arguments.device)
+    setting = {"data": Path(arguments.data).name, **json.loads(arguments.fields)}
+    rows = known_rows(arguments.out, setting)
+    cells: dict[Sitting, dict[str, Any]] = {}
+    for sitting in finished(opened(arguments, rows, cells), arguments.at_once if where.type == "cuda" else 1):
+        if sitting.error is not None:
+            raise InputError(f"{sitting.folder}: {sitting.error}")
+        origin = {"commit": arguments.commit, "at_once": arguments.at_once, **hardware(where)}
+        rows.append(cells.pop(sitting) | row_of(sitting, arguments.autoattack) | origin)
+        arguments.out.write_text(json.dumps({"setting": setting, "rows": rows, **versions()}, indent=1) + "\n")
+        print(json.dumps({name: value for name, value in rows[-1].items() if name != "histograms"}), flush=True)
+    for line in gap_lines(rows):
+        print(line)
+
+
+def parsed() -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--data-dir", default=None)
     parser.add_argument("--kinds", default="symmetric:0.4", help="noise and rate, with commas between; none:0 for none")
     parser.add_argument("--arms", default="at,automatic,oracle", help=f"of {', '.join(ARMS)}")
-    parser.add_argument("--m", default="0.18", help="of the published form, as orat train takes it")
+    parser.add_argument(
+        "--m", default="rate", help="of the published form: as orat train takes it, or the noise's rate"
+    )
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--fields", default="{}", help="other fields of the runs, as JSON")
+    parser.add_argument("--autoattack", type=int, default=0, metavar="N", help="under it, too, the first N test images")
     parser.add_argument("--runs", type=Path, default=Path("runs/automatic"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--commit", default=commit(), help="where git does not know it")
-    arguments = parser.parse_args()
-    origin = {**hardware(choose_device(arguments.device)), **versions(), "commit": arguments.commit}
-    rows: list[dict[str, Any]] = []
-    for row in finished_rows(arguments):
-        rows.append(row)
-        arguments.out.write_text(json.dumps({"rows": rows, **origin}, indent=1) + "\n")
-        print(json.dumps(row), flush=True)
-    for line in gap_lines(rows):
-        print(line)
+    return parser.parse_args()
 
 
-def method_of(arm: str, m: str) -> Method:
-    """The method of an arm; the oracle is a watch that is told what to cut."""
-    watched = {
-        "scouts-alone": {"score": "scout"},
-        "otsu": {"measure": "loss"},
-        "own-natural": {"score": "natural"},
-        "no-memory": {"memory": 0.0},
-    }
-    if arm == "at":
-        return orat.AT()
-    if arm == "published":
-        return orat.ORAT(m=float(m) if "." in m else int(m), solver="minmax")
-    if arm == "oracle":
-        return orat.ORAT(score="adversarial", burn_in=NEVER)
-    return orat.ORAT(**{"own-adversarial": {"score": "adversarial"}, **watched}.get(arm, {}))  # type: ignore[arg-type]
+def known_rows(out: Path, setting: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows that are there already, of the same setting."""
+    if not out.is_file():
+        return []
+    content = json.loads(out.read_text())
+    if content["setting"] != setting:
+        raise InputError(f"{out} is of {content['setting']}, not of {setting}: give --out another file")
+    rows: list[dict[str, Any]] = content["rows"]
+    return rows
 
 
-def finished_rows(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The row of each run as soon as it is finished, several runs at once on a GPU."""
-    where = choose_device(arguments.device)
-    cells: dict[Sitting, dict[str, Any]] = {}
-    for sitting in finished(opened(arguments, cells), arguments.at_once if where.type == "cuda" else 1):
-        if sitting.error is not None:
-            raise SystemExit(f"{sitting.folder}: {sitting.error}")
-        yield cells.pop(sitting) | row_of(sitting)
-
-
-def opened(arguments: argparse.Namespace, cells: dict[Sitting, dict[str, Any]]) -> Iterator[Sitting]:
-    """The runs, ready to go on, and what each of them is."""
+def opened(
+    arguments: argparse.Namespace, rows: list[dict[str, Any]], cells: dict[Sitting, dict[str, Any]]
+) -> Iterator[Sitting]:
+    """The runs that are no rows yet, ready to go on, and what each of them is."""
     where, fields = choose_device(arguments.device), json.loads(arguments.fields)
     fields |= {"milestones": tuple(fields["milestones"])} if "milestones" in fields else {}
     splits = (part.split(",") for part in (arguments.seeds, arguments.kinds, arguments.arms))
     for seed, kind, arm in product(*splits):
         noise, _, rate = kind.partition(":")
+        cell = {"arm": arm, "noise": noise, "rate": float(rate), "seed": int(seed)}
+        if any(cell.items() <= row.items() for row in rows):
+            continue
+        m = rate if arguments.m == "rate" else arguments.m
         run = Run(
-            data=arguments.data, method=method_of(arm, arguments.m), noise=noise, noise_rate=float(rate),
-            seed=int(seed), noise_seed=int(seed), **fields,
+            data=arguments.data, method=method_of(arm, float(m) if "." in m else int(m)), noise=noise,
+            noise_rate=float(rate), seed=int(seed), noise_seed=int(seed), **fields,
         )  # fmt: skip
         folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
         sitting = Sitting(folder, run, arguments.data_dir, where, SILENT, arguments.engine)
         if arm == "oracle":
             tell_truth(sitting)
-        cells[sitting] = {"arm": arm, "noise": noise, "rate": float(rate), "seed": int(seed)}
+        cells[sitting] = cell
         yield sitting
+
+
+def method_of(arm: str, m: int | float) -> Method:
+    """The method of an arm; the oracle is a watch that is told what to cut."""
+    if arm == "at":
+        return orat.AT()
+    if arm == "published":
+        return orat.ORAT(m=m, solver="minmax")
+    if arm == "oracle":
+        return orat.ORAT(score="adversarial", burn_in=NEVER)
+    return orat.ORAT(**WATCHED[arm])
 
 
 def tell_truth(sitting: Sitting) -> None:
@@ -120,21 +149,53 @@ def tell_truth(sitting: Sitting) -> None:
         state.weights.copy_(kept * (state.n / kept.sum()))
 
 
-def row_of(sitting: Sitting) -> dict[str, Any]:
+def row_of(sitting: Sitting, autoattack: int) -> dict[str, Any]:
     """What came of a run: accuracy, time, and how well wrong labels were told from right ones."""
     result, folder = sitting.job.result, RunFolder(Path(sitting.folder))
     history = folder.history()
-    row = {name: round(100 * result["last"][name], 2) for name in COLUMNS}
+    row = {name: round(100 * result["last"][name], 2) for name in COLUMNS if name in result["last"]}
+    if autoattack and isinstance(sitting.job, Job):
+        row |= under_autoattack(sitting.job, autoattack)
     row |= {"run": result["run"], "seconds": result["seconds"], "outliers": result["outliers"]}
+    row |= {"epochs": [record["epoch"] for record in history]}
     row |= {"epoch_seconds": [record["seconds"] for record in history]}
+    for name in ("wrong", "error", "known"):
+        row[name] = [record["state"][name] for record in history if name in record["state"]]
     state = folder.load_tensors("state")
     flipped = sitting.job.parts.train.flipped if isinstance(sitting.job, Job) else None
     if "wrong" in state and flipped is not None:
-        verdict = remembered(state)
-        row |= {"auc": area(verdict.suspicion, flipped), "auc_of_loss": area(state["mean_loss"], flipped)}
-        row |= {"flipped": float(flipped.double().mean()), "known": verdict.knowledge, "estimate": verdict.rate}
-    row |= {"estimates": [record["state"]["wrong"] for record in history if "wrong" in record["state"]]}
+        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).suspicion, flipped)}
+        row |= {"auc_of_loss": area(state["mean_loss"], flipped), "histograms": histograms(state, flipped)}
     return row
+
+
+def under_autoattack(job: Job, examples: int) -> dict[str, Any]:
+    """Accuracy of the last epoch under AutoAttack, on the first test images."""
+    test, run, model = job.parts.test, job.run, job.learner.model
+    assert test is not None
+    model.load_state_dict(job.folder.load_tensors("model"))
+    first = test.take(torch.arange(min(examples, len(test))))
+    accuracy = evaluate(model, first, suite(run.eps, run.norm, ["autoattack"]), run.seed)
+    return {"autoattack": round(100 * accuracy["autoattack"], 2), "autoattacked": len(first)}
+
+
+def histograms(state: dict[str, Tensor], flipped: Tensor) -> dict[str, Any]:
+    """How many samples have which loss, averaged over epochs: right and wrong labels, kept and cut, by who is asked."""
+    given, cut = state["given"][:, None], state["weights"] == 0
+    groups = {
+        "right": ~flipped & ~cut,
+        "right, cut": ~flipped & cut,
+        "wrong": flipped & ~cut,
+        "wrong, cut": flipped & cut,
+    }
+    return {"highest": HIGHEST} | {
+        name: {
+            group: torch.histc(losses[those].float(), BINS, 0, HIGHEST).int().tolist()
+            for group, those in groups.items()
+        }
+        for name in ("answers", "own_answers")
+        if name in state and len(losses := -state[name].gather(1, given).squeeze(1).clamp(min=-HIGHEST))
+    }
 
 
 def gap_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -145,13 +206,17 @@ def gap_lines(rows: list[dict[str, Any]]) -> list[str]:
             (arm, name): mean(values)
             for arm in {row["arm"] for row in rows}
             for name in COLUMNS
-            if (values := [row[name] for row in rows if (row["noise"], row["rate"], row["arm"]) == (*kind, arm)])
+            if (
+                values := [
+                    row[name] for row in rows if (row["noise"], row["rate"], row["arm"]) == (*kind, arm) and name in row
+                ]
+            )
         }
         for arm in sorted({arm for arm, _ in of} - {"at", "oracle"}):
             shares = [
                 f"{name} {(of[arm, name] - of['at', name]) / (of['oracle', name] - of['at', name]):.2f}"
                 for name in COLUMNS
-                if ("at", name) in of and ("oracle", name) in of and of["oracle", name] != of["at", name]
+                if {("at", name), ("oracle", name), (arm, name)} <= of.keys() and of["oracle", name] != of["at", name]
             ]
             lines.append(f"{kind[0]} {kind[1]} {arm}: gap share {' '.join(shares) or '-'}")
     return lines

@@ -18,7 +18,8 @@ from orat.filtering import found_outliers
 from orat.finished import finished_run, load_model
 from orat.held_out import check_folds, held_out_answers
 from orat.methods import ORAT
-from orat.outliers import DOUBTED, FEWEST, KNOWING, Verdict, judge, suspicion
+from orat.mislabeling import FEWEST
+from orat.outliers import DOUBTED, KNOWING, Verdict, judge, suspicion
 from orat.prepare import Parts, prepare, setting_of
 from orat.progress import SILENT, Display
 from orat.ranking import RankedRangeLoss

@@ -7,7 +7,7 @@ wrong label from a hard image; what a network says of the natural image, average
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from orat.attacks import TrainingAttack
 from orat.losses import cross_entropy
 from orat.models.quick_resnet import QuickResNet
-from orat.outliers import DOUBTED, KNOWING, Verdict, ahead, judge, suspicion, two_groups
+from orat.outliers import DOUBTED, KNOWING, ahead, judge, two_groups
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
 HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
 MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
+HEARD = (1, 2, 4)  # epochs after which the network is
 JUDGED_EVERY = 3  # epochs of scouts, in which averaged answers change enough for another verdict
-AS_OFTEN = 0.95  # as scouts do, a network agrees with the labels that is heard beside them
 OWN_BATCH = 128  # samples of both halves in a step, at which a network's own rate holds
 
 
@@ -52,8 +52,8 @@ class Watch(State):
 
     `asked` says who answers: "scout", two networks that learn one half of the samples each before the other begins,
     and are asked about the other half, which they cannot have learned by heart; or the network itself, about the
-    "natural" or the "adversarial" image. "both" are scouts and the network: what it says of adversarial images costs
-    nothing, and from when on it knows enough, it finds what scouts overlooked.
+    "natural" or the "adversarial" image. "both" are scouts and the network, as a second witness: what it says of
+    adversarial images costs nothing.
     """
 
     answers: Tensor
@@ -169,12 +169,12 @@ class Watch(State):
     def has_news(self) -> bool:
         """Whether a verdict may be another than the last, or is the first to be acted on.
 
-        What the network says is judged after its epochs 1, 2, 4, 8 and so on.
+        Later than in its first epochs the network is not heard: then it has learned by heart what is left.
         """
         if self.scouting is None or self.epochs in (self.ahead, self.rule.burn_in):
             return True
         own = self.epochs - self.ahead
-        return own % JUDGED_EVERY == 0 if own < 0 else self.asked == "both" and own.bit_count() == 1
+        return own % JUDGED_EVERY == 0 if own < 0 else self.asked == "both" and own in HEARD
 
     def warning(self) -> str | None:
         """Says so when those who were asked had their time, and know too little to judge."""
@@ -189,7 +189,8 @@ class Watch(State):
 
     def judged(self) -> Tensor:
         """Which samples are to be cut, by the rule, but of no class more than may go."""
-        verdict = self.with_the_networks(judge(self.answers, self.given))
+        heard = self.asked == "both" and self.epochs > self.ahead
+        verdict = judge(self.answers, self.given, self.own_answers if heard else None)
         for own, new in ((self.wrong, verdict.wrong), (self.matrix, verdict.matrix)):
             own.copy_(new)
         for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
@@ -203,16 +204,6 @@ class Watch(State):
         else:
             cut = score > two_groups(score)
         return sparing(cut, score, self.given)
-
-    def with_the_networks(self, verdict: Verdict) -> Verdict:
-        """A verdict of scouts, and where the network knows as much, what it alone takes for wrong."""
-        if self.asked != "both" or verdict.knowledge < KNOWING:
-            return verdict
-        theirs, own = ((answers.argmax(1) == self.given).sum() for answers in (self.answers, self.own_answers))
-        if own < AS_OFTEN * theirs:
-            return verdict
-        wrong = torch.maximum(verdict.wrong, judge(self.own_answers, self.given).wrong)
-        return replace(verdict, wrong=wrong, suspicion=suspicion(wrong, self.answers, self.given))
 
     def cut(self) -> Tensor:
         """Which samples are left out."""

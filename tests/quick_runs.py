@@ -19,7 +19,7 @@ QUICK: dict[str, Any] = {
     "augment": "none", "validation": 0.1, "attack_steps": 3,
 }  # fmt: skip
 # Longer ones, in which labels can be judged: by scouts of 16 epochs, and after the last of these by the network too.
-SLOW: dict[str, Any] = {"epochs": 8, "milestones": (), "lr": 0.1}
+SLOW: dict[str, Any] = {"epochs": 4, "milestones": (), "lr": 0.1}
 NOISE: dict[str, Any] = {"noise": "symmetric", "noise_rate": 0.2, **SLOW}
 JUDGING = ORAT(scout_epochs=16)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from orat.errors import InputError
-from orat.outliers import KNOWING, ahead, judge, rising, two_groups
+from orat.outliers import KNOWING, ahead, judge, rising, together, two_groups
 
 CLASSES = 5
 
@@ -191,3 +191,31 @@ def test_shares_made_to_rise_do_and_keep_their_weighted_mean(pairs: list[tuple[f
     result = rising(part, whole)
     assert (result.diff() >= -1e-12).all()
     assert float((result * whole).sum()) == pytest.approx(float(part.sum()))
+
+
+def test_two_witnesses_count_as_one_that_saw_both() -> None:
+    """By Bayes: of two independent looks at the same samples, the joint likelihood ratio is the product of both."""
+    one, other, before = (torch.tensor(values) for values in ([0.2, 0.9, 0.5], [0.4, 0.5, 0.5], [0.3, 0.5, 0.1]))
+    for got, first, second, prior in zip(together(one, other, before), one, other, before, strict=True):
+        likelihoods = [(chance / prior, (1 - chance) / (1 - prior)) for chance in (first, second)]
+        wrong, right = (
+            prior * likelihoods[0][0] * likelihoods[1][0],
+            (1 - prior) * likelihoods[0][1] * likelihoods[1][1],
+        )
+        assert got.item() == pytest.approx((wrong / (wrong + right)).item())
+
+
+def test_a_second_witness_says_nothing_of_how_many_are_wrong() -> None:
+    true = truth(3000)
+    seen, labels = answers(true, 3.0), flipped(true, 0.3)
+    alone, joined = judge(seen, labels), judge(seen, labels, answers(true, 0.0, seed=1))
+    assert (joined.rate, joined.error, joined.knowledge) == (alone.rate, alone.error, alone.knowledge)
+    assert torch.equal(joined.matrix, alone.matrix)
+
+
+def test_a_second_witness_who_looks_for_himself_makes_the_ranking_better() -> None:
+    true = truth(3000)
+    seen, labels = answers(true, 2.5), flipped(true, 0.3)
+    alone, joined = judge(seen, labels), judge(seen, labels, answers(true, 2.5, seed=1))
+    wrong = labels != true
+    assert area(joined.wrong, wrong) > area(alone.wrong, wrong) + 0.01
