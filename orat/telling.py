@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from orat.errors import TrainingError
+from orat.outliers import KNOWING
 from orat.run import Run
 
 
@@ -19,7 +20,8 @@ def epoch_line(record: dict[str, Any], name: str, epochs: int) -> str:
     """The line of the history of the epoch of this name, for people."""
     validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
     state = record["state"]
-    changes = f"  wrong {100 * state['wrong']:.1f} +- {100 * state['error']:.1f} %" if "wrong" in state else ""
+    knowing = "wrong" in state and state["known"] >= KNOWING
+    changes = f"  wrong {100 * state['wrong']:.1f} +- {100 * state['error']:.1f} %" if knowing else ""
     changes += f"  cut {state['cut']}" if state.get("cut") else ""
     if record.get("corrections"):
         changes += f"  {correction_words(record['corrections'])}"
