@@ -19,6 +19,7 @@ FEWEST_WRONG = 5  # labels from one class to another for which the two are looke
 KNOWING = 0.5  # share of what can be known of the labels from which on a network may judge them
 DOUBTED = 0.5  # chance of a wrong label from which on it is rather wrong than right
 SUREST = 1e-3  # that one of two witnesses is
+LEAST_BEFORE = 0.1  # share of wrong labels that two witnesses start from
 TIE = 1e-3  # weight of the margin where chances are equal
 
 
@@ -55,8 +56,11 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
 
 
 def together(one: Tensor, other: Tensor, before: Tensor) -> Tensor:
-    """The chance that two witnesses give who know nothing of each other, from that of each and that before both."""
-    odds = [chance.clamp(SUREST, 1 - SUREST) for chance in (one, other, before)]
+    """The chance that two witnesses give who know nothing of each other, from that of each and that before both.
+
+    What is hard to see is so for both: where hardly any label is wrong, two small doubts make no large one.
+    """
+    odds = [chance.clamp(SUREST, 1 - SUREST) for chance in (one, other, before.clamp(min=LEAST_BEFORE))]
     first, second, prior = (chance / (1 - chance) for chance in odds)
     both = first * second / prior
     return both / (1 + both)

@@ -205,6 +205,11 @@ def test_two_witnesses_count_as_one_that_saw_both() -> None:
         assert got.item() == pytest.approx((wrong / (wrong + right)).item())
 
 
+def test_two_small_doubts_where_hardly_any_label_is_wrong_make_no_large_one() -> None:
+    doubt = torch.tensor([0.1])
+    assert together(doubt, doubt, torch.tensor([0.002])).item() == pytest.approx(1 / 10, abs=1e-6)
+
+
 def test_a_second_witness_says_nothing_of_how_many_are_wrong() -> None:
     true = truth(3000)
     seen, labels = answers(true, 3.0), flipped(true, 0.3)
