@@ -18,6 +18,7 @@ FAR_END = [0.02 * 40 ** (step / 35) for step in range(36)]  # to 0.8: shares of 
 FEWEST = 20  # samples of a class that say anything about it
 MOST = 0.9  # share of a class that can be wrong
 CLEAR = 6  # standard errors from which on a share of one class is more than nothing; larger ones are shrunk a little
+SURE = 1.5  # standard errors by which a distribution lies nearer than another that it does not follow
 MOST_ROUNDS, SETTLED = 200, 1e-9  # until the matrix stays as it is
 
 
@@ -27,10 +28,9 @@ class Care:
 
     enough: int  # samples given a label that would lie beyond a threshold if all were of the other class
     enough_share: float  # or this share of those given the label, where that is less
-    sure: float  # standard errors between ratios that differ
 
 
-OF_ONE, OF_ALL = Care(20, 0.05, 2.25), Care(50, 0.1, 1.75)  # shares of one other class, and of all others together
+OF_ONE, OF_ALL = Care(20, 0.05), Care(50, 0.1)  # shares of one other class, and of all others together
 
 
 class Sides:
@@ -125,23 +125,28 @@ def fitting(beyond: Tensor, expected: Tensor, among: Tensor, of: Tensor, care: C
     """The largest multiple of a distribution that fits under another at its far end, and its error.
 
     So many of the two lie beyond thresholds (last dimension) that come nearer. The ratio of both is smallest at the far
-    end, where none is rightly there; it is taken at the nearest threshold, which counts most, that no farther one with
-    enough samples contradicts.
+    end, where none is rightly there; it is taken at the nearest threshold, which counts most, beyond which one still
+    follows the other: those that are rightly there lie near it, and draw the mean of all places beyond it there.
     """
     share = expected.clamp(min=1) / of.clamp(min=1) * among.clamp(min=1)
-    ratio, error = beyond / share, (beyond + 1).sqrt() / share
     few = share < (among * care.enough_share).clamp(max=care.enough)
     few[..., -1] = False
-    part = (share[..., :, None] / share[..., None, :]).clamp(
-        max=1
-    )  # of those beyond a near threshold, beyond a far one
-    near = beyond[..., None, :]
-    lack = (near * part - beyond[..., :, None]) / (near * part * (1 - part) + 0.25).sqrt()  # in standard errors
+    follows = lead(beyond, share) <= SURE
     order = torch.arange(beyond.shape[-1], device=beyond.device)
-    contradicts = (lack > care.sure) & (order[:, None] < order) & ~few[..., :, None]
-    nearest = (~contradicts.any(-2) & ~few).mul(order).amax(-1, keepdim=True)
+    nearest = torch.maximum((follows & ~few).mul(order).amax(-1), few.sum(-1))[..., None]
+    ratio, error = beyond / share, (beyond + 1).sqrt() / share
     found = expected.amax(-1) > 0
     return ratio.gather(-1, nearest).squeeze(-1) * found, error.gather(-1, nearest).squeeze(-1) * found
+
+
+def lead(beyond: Tensor, share: Tensor) -> Tensor:
+    """How much nearer to each threshold the samples beyond it lie in the mean than a share of others, in its errors."""
+    samples, others = (counts.diff(dim=-1, prepend=torch.zeros_like(counts[..., :1])) for counts in (beyond, share))
+    place = share - others / 2  # of a sample between two thresholds
+    mean = (others * place).cumsum(-1) / share
+    variance = (others * place.square()).cumsum(-1) / share - mean.square()
+    excess = (samples * place).cumsum(-1) - beyond * mean
+    return excess / (beyond * variance).clamp(min=SETTLED).sqrt()
 
 
 def clear(shares: Tensor, errors: Tensor) -> Tensor:

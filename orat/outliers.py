@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from orat.errors import InputError
-from orat.mislabeling import FEWEST, Sides, parted, shares
+from orat.mislabeling import FEWEST, MOST, Sides, parted, shares
 from orat.types import Labels
 
 PLACES = 15  # of either of two distributions, between which samples are taken for alike
 FEWEST_WRONG = 5  # labels from one class to another for which the two are looked at alone
 KNOWING = 0.5  # share of what can be known of the labels from which on a network may judge them
+BEYOND_CHANCE = 2  # standard errors by which it has to agree with them more than one that knows nothing
 DOUBTED = 0.5  # chance of a wrong label from which on it is rather wrong than right
-SUREST = 1e-3  # that one of two witnesses is
+SUREST, LEAST_SURE = 1e-3, 0.25  # chance of being wrong that one of two witnesses leaves, by how much it has seen
 LEAST_BEFORE = 0.1  # share of wrong labels that two witnesses start from
 TIE = 1e-3  # weight of the margin where chances are equal
 
@@ -49,19 +50,22 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     wrong = chances_of(sides, matrix, rests)
     if second is not None:
         other = chances_of(Sides(second.detach().double().log_softmax(1), given), matrix, rests)
-        wrong = together(wrong, other, 1 - matrix.diagonal()[given])
+        doubt = (2 * PLACES / sides.sizes[given]).clamp(SUREST, LEAST_SURE)  # a chance is that of so many samples
+        wrong = together(wrong, other, 1 - matrix.diagonal()[given], doubt)
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
     known = knowledge(sides.looks_like, given, rate)
     return Verdict(wrong, suspicion(wrong, seen, given), sides.looks_like, matrix, rate, float(error), known)
 
 
-def together(one: Tensor, other: Tensor, before: Tensor) -> Tensor:
+def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor) -> Tensor:
     """The chance that two witnesses give who know nothing of each other, from that of each and that before both.
 
-    What is hard to see is so for both: where hardly any label is wrong, two small doubts make no large one.
+    Neither is surer than its doubt. What is hard to see is so for both: where hardly any label is wrong, two small
+    doubts make no large one.
     """
-    odds = [chance.clamp(SUREST, 1 - SUREST) for chance in (one, other, before.clamp(min=LEAST_BEFORE))]
-    first, second, prior = (chance / (1 - chance) for chance in odds)
+    before = before.clamp(LEAST_BEFORE, MOST)
+    chances = [chance.clamp(torch.minimum(doubt, before), 1 - doubt) for chance in (one, other)]
+    first, second, prior = (chance / (1 - chance) for chance in (*chances, before))
     both = first * second / prior
     return both / (1 + both)
 
@@ -75,7 +79,8 @@ def knowledge(looks_like: Labels, given: Labels, rate: float) -> float:
     seen, said = (torch.bincount(labels, minlength=classes).double() / len(given) for labels in (looks_like, given))
     chance = float(seen @ said)
     agreement = float((looks_like == given).double().mean())
-    return (agreement - chance) / (1 - rate - chance) if chance < min(agreement, 1 - rate) else 0.0
+    clearly = chance + BEYOND_CHANCE * (chance * (1 - chance) / len(given)) ** 0.5
+    return (agreement - chance) / (1 - rate - chance) if clearly < min(agreement, 1 - rate) else 0.0
 
 
 def suspicion(wrong: Tensor, seen: Tensor, given: Labels) -> Tensor:

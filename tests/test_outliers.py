@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from orat import noise
 from orat.errors import InputError
 from orat.outliers import KNOWING, ahead, judge, rising, together, two_groups
 
@@ -196,7 +197,8 @@ def test_shares_made_to_rise_do_and_keep_their_weighted_mean(pairs: list[tuple[f
 def test_two_witnesses_count_as_one_that_saw_both() -> None:
     """By Bayes: of two independent looks at the same samples, the joint likelihood ratio is the product of both."""
     one, other, before = (torch.tensor(values) for values in ([0.2, 0.9, 0.5], [0.4, 0.5, 0.5], [0.3, 0.5, 0.1]))
-    for got, first, second, prior in zip(together(one, other, before), one, other, before, strict=True):
+    joined = together(one, other, before, torch.full_like(one, 1e-3))
+    for got, first, second, prior in zip(joined, one, other, before, strict=True):
         likelihoods = [(chance / prior, (1 - chance) / (1 - prior)) for chance in (first, second)]
         wrong, right = (
             prior * likelihoods[0][0] * likelihoods[1][0],
@@ -206,8 +208,30 @@ def test_two_witnesses_count_as_one_that_saw_both() -> None:
 
 
 def test_two_small_doubts_where_hardly_any_label_is_wrong_make_no_large_one() -> None:
-    doubt = torch.tensor([0.1])
-    assert together(doubt, doubt, torch.tensor([0.002])).item() == pytest.approx(1 / 10, abs=1e-6)
+    small = torch.tensor([0.1])
+    assert together(small, small, torch.tensor([0.002]), small / 100).item() == pytest.approx(1 / 10, abs=1e-6)
+
+
+def test_a_witness_that_saw_few_samples_does_not_clear_a_label_that_the_other_doubts() -> None:
+    one, other, before = torch.tensor([0.9, 0.9]), torch.tensor([0.0, 1.0]), torch.tensor([0.2, 0.2])
+    cleared, doubted = together(one, other, before, torch.full_like(one, 1e-3)).tolist()
+    assert cleared < 0.05
+    assert doubted > 0.99
+    cleared, doubted = together(one, other, before, torch.full_like(one, 0.25)).tolist()
+    assert cleared == pytest.approx(0.75)  # what the first says, as far as it is sure
+    assert 0.9 < doubted < 0.98
+
+
+@pytest.mark.parametrize(("n", "rate"), [(3000, 0.3), (6000, 0.2), (6000, 0.4)])
+def test_the_estimate_is_not_low_where_samples_are_few(n: int, rate: float) -> None:
+    """Over draws of the noise its mean is near the truth: no single threshold out of many decides."""
+    true, errors = truth(n, 10), []
+    for seed in range(8):
+        labels = noise.symmetric(true, 10, rate, seed)
+        seen = answers(true, 5.0, seed, classes=10)
+        errors.append(judge(seen, labels).rate - float((labels != true).double().mean()))
+    assert abs(sum(errors) / len(errors)) < 0.01
+    assert max(abs(error) for error in errors) < 0.03
 
 
 def test_a_second_witness_says_nothing_of_how_many_are_wrong() -> None:
