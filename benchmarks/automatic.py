@@ -13,30 +13,26 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
+from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
 from torch import Tensor
 
 import orat
 from orat.attacks import suite
-from orat.devices import choose_device
-from orat.errors import InputError
 from orat.evaluation import evaluate
 from orat.execute import Job
-from orat.many import Sitting, finished
+from orat.many import Sitting
 from orat.methods import Method
-from orat.progress import SILENT
-from orat.provenance import commit, hardware, versions
 from orat.run import Run
 from orat.run_folder import RunFolder
 from orat.suspecting import area, remembered
-from orat.watching import Watch
 
-NEVER = 10**6  # epochs before the oracle would judge by itself
 COLUMNS = ("natural", "fgsm", "pgd20", "cw", "autoattack")
 WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it is without each of its parts
     "automatic": {},
@@ -54,17 +50,8 @@ BINS, HIGHEST = 50, 12.5  # of the histograms of losses
 def main() -> None:
     """Trains what is missing, and prints the gap shares."""
     arguments = parsed()
-    where = choose_device(arguments.device)
     setting = {"data": Path(arguments.data).name, **json.loads(arguments.fields)}
-    rows = known_rows(arguments.out, setting)
-    cells: dict[Sitting, dict[str, Any]] = {}
-    for sitting in finished(opened(arguments, rows, cells), arguments.at_once if where.type == "cuda" else 1):
-        if sitting.error is not None:
-            raise InputError(f"{sitting.folder}: {sitting.error}")
-        origin = {"commit": arguments.commit, "at_once": arguments.at_once, **hardware(where)}
-        rows.append(cells.pop(sitting) | row_of(sitting, arguments.autoattack) | origin)
-        arguments.out.write_text(json.dumps({"setting": setting, "rows": rows, **versions()}, indent=1) + "\n")
-        print(json.dumps({name: value for name, value in rows[-1].items() if name != "histograms"}), flush=True)
+    rows = filled(arguments, setting, partial(missing, arguments), partial(row_of, arguments.autoattack), "histograms")
     for line in gap_lines(rows):
         print(line)
 
@@ -73,58 +60,35 @@ def parsed() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="mnist")
-    parser.add_argument("--data-dir", default=None)
+    parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--kinds", default="symmetric:0.4", help="noise and rate, with commas between; none:0 for none")
-    parser.add_argument("--arms", default="at,automatic,oracle", help=f"of {', '.join(ARMS)}")
+    parser.add_argument("--arms", default="at,automatic,oracle", help=f"of {', '.join(ARMS)}, with commas between")
     parser.add_argument(
         "--m", default="rate", help="of the published form: as orat train takes it, or the noise's rate"
     )
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--fields", default="{}", help="other fields of the runs, as JSON")
     parser.add_argument("--autoattack", type=int, default=0, metavar="N", help="under it, too, the first N test images")
-    parser.add_argument("--runs", type=Path, default=Path("runs/automatic"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--engine", default="auto")
-    parser.add_argument("--commit", default=commit(), help="where git does not know it")
+    add_flags(parser, "runs/automatic")
     return parser.parse_args()
 
 
-def known_rows(out: Path, setting: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that are there already, of the same setting."""
-    if not out.is_file():
-        return []
-    content = json.loads(out.read_text())
-    if content["setting"] != setting:
-        raise InputError(f"{out} is of {content['setting']}, not of {setting}: give --out another file")
-    rows: list[dict[str, Any]] = content["rows"]
-    return rows
-
-
-def opened(
-    arguments: argparse.Namespace, rows: list[dict[str, Any]], cells: dict[Sitting, dict[str, Any]]
-) -> Iterator[Sitting]:
-    """The runs that are no rows yet, ready to go on, and what each of them is."""
-    where, fields = choose_device(arguments.device), json.loads(arguments.fields)
-    fields |= {"milestones": tuple(fields["milestones"])} if "milestones" in fields else {}
+def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Row, Sitting]]:
+    """The cells that are no rows yet, and their runs."""
     splits = (part.split(",") for part in (arguments.seeds, arguments.kinds, arguments.arms))
     for seed, kind, arm in product(*splits):
         noise, _, rate = kind.partition(":")
         cell = {"arm": arm, "noise": noise, "rate": float(rate), "seed": int(seed)}
-        if any(cell.items() <= row.items() for row in rows):
+        if is_known(cell, rows):
             continue
         m = rate if arguments.m == "rate" else arguments.m
         run = Run(
             data=arguments.data, method=method_of(arm, float(m) if "." in m else int(m)), noise=noise,
-            noise_rate=float(rate), seed=int(seed), noise_seed=int(seed), **fields,
+            noise_rate=float(rate), seed=int(seed), noise_seed=int(seed), **fields_of(arguments),
         )  # fmt: skip
         folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
-        sitting = Sitting(folder, run, arguments.data_dir, where, SILENT, arguments.engine)
+        sitting = sitting_of(arguments, folder, run, arguments.data_dir)
         if arm == "oracle":
-            tell_truth(sitting)
-        cells[sitting] = cell
-        yield sitting
+            tell_truth(sitting, lambda job: job.parts.train.flipped)
+        yield cell, sitting
 
 
 def method_of(arm: str, m: int | float) -> Method:
@@ -138,18 +102,7 @@ def method_of(arm: str, m: int | float) -> Method:
     return orat.ORAT(**WATCHED[arm])
 
 
-def tell_truth(sitting: Sitting) -> None:
-    """Gives the watch of a run the samples to cut: exactly those whose label was flipped."""
-    if not isinstance(sitting.job, Job):
-        return
-    state, flipped = sitting.job.learner.state, sitting.job.parts.train.flipped
-    assert isinstance(state, Watch)
-    kept = torch.ones(state.n) if flipped is None else (~flipped).float()
-    with sitting.own_stream():
-        state.weights.copy_(kept * (state.n / kept.sum()))
-
-
-def row_of(sitting: Sitting, autoattack: int) -> dict[str, Any]:
+def row_of(autoattack: int, cell: Row, sitting: Sitting) -> Row:
     """What came of a run: accuracy, time, and how well wrong labels were told from right ones."""
     result, folder = sitting.job.result, RunFolder(Path(sitting.folder))
     history = folder.history()

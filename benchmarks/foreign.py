@@ -20,32 +20,28 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
 from torch import Tensor
 from torch.nn import functional
 
 import orat
 from orat import data, noise
 from orat.data.dataset import Dataset
-from orat.devices import choose_device
 from orat.errors import InputError, unknown
 from orat.execute import Job
-from orat.many import Sitting, finished
+from orat.many import Sitting
 from orat.methods import Method
-from orat.progress import SILENT
-from orat.provenance import commit, hardware, versions
-from orat.run import Run
+from orat.run import Run, read_run
 from orat.run_folder import RunFolder
 from orat.suspecting import area, remembered
-from orat.watching import Watch
 
-NEVER = 10**6  # epochs before the oracle would judge by itself
 ARMS: dict[str, Method] = {
     "at": orat.AT(),
     "automatic": orat.ORAT(),
@@ -61,27 +57,15 @@ TABLE = {
 }  # fmt: skip
 DIGITS = {**dict.fromkeys(COLUMNS, 2), "auc_foreign": 4, "auc_flipped": 4, "estimate": 4}
 
-Cell = tuple[dict[str, Any], Path]  # what a run is, and what it is trained on
-
 read = cache(data.load)
 
 
 def main() -> None:
     """Makes the data sets, trains what is missing, and prints the table."""
     arguments = parsed()
-    where = choose_device(arguments.device)
     names = {name: path and Path(path).name for name, path in (("data", arguments.data), ("other", arguments.other))}
     setting = {**names, **json.loads(arguments.fields)}
-    rows = known_rows(arguments.out, setting)
-    cells: dict[Sitting, Cell] = {}
-    for sitting in finished(opened(arguments, rows, cells), arguments.at_once if where.type == "cuda" else 1):
-        if sitting.error is not None:
-            raise InputError(f"{sitting.folder}: {sitting.error}")
-        cell, file = cells.pop(sitting)
-        rows.append(cell | row_of(sitting, file) | {"commit": arguments.commit, **hardware(where)})
-        arguments.out.write_text(json.dumps({"setting": setting, "rows": rows, **versions()}, indent=1) + "\n")
-        print(json.dumps(rows[-1]), flush=True)
-    for line in table_lines(rows):
+    for line in table_lines(filled(arguments, setting, partial(missing, arguments), row_of)):
         print(line)
 
 
@@ -95,26 +79,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--share", default="0.1", help="shares of the training images to replace, with commas between")
     parser.add_argument("--flips", default="0,0.2", help="shares of the other labels to flip, with commas between")
     parser.add_argument("--arms", default="at,automatic", help=f"of {', '.join(ARMS)}, with commas between")
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--fields", default="{}", help="other fields of the runs, as JSON")
-    parser.add_argument("--runs", type=Path, default=Path("runs/foreign"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--engine", default="auto")
-    parser.add_argument("--commit", default=commit(), help="where git does not know it")
+    add_flags(parser, "runs/foreign")
     return parser.parse_args()
-
-
-def known_rows(out: Path, setting: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that are there already, of the same setting."""
-    if not out.is_file():
-        return []
-    content = json.loads(out.read_text())
-    if content["setting"] != setting:
-        raise InputError(f"{out} is of {content['setting']}, not of {setting}: give --out another file")
-    rows: list[dict[str, Any]] = content["rows"]
-    return rows
 
 
 @dataclass(frozen=True)
@@ -219,14 +185,13 @@ def as_stored(images: Tensor, dtype: torch.dtype) -> Tensor:
     return (images * 255).round().to(dtype) if dtype == torch.uint8 else images
 
 
-def opened(arguments: argparse.Namespace, rows: list[dict[str, Any]], cells: dict[Sitting, Cell]) -> Iterator[Sitting]:
-    """The runs that are no rows yet, ready to go on, and what each of them is and is trained on."""
-    where, fields = choose_device(arguments.device), json.loads(arguments.fields)
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Row, Sitting]]:
+    """The cells that are no rows yet, and their runs."""
+    fields = fields_of(arguments)
     asked = arguments.seeds, arguments.flips, arguments.share, arguments.kinds, arguments.arms
     for seed, flips, share, kind, arm in product(*(part.split(",") for part in asked)):
         cell = {"arm": arm, "kind": kind, "share": float(share), "flips": float(flips), "seed": int(seed)}
-        if any(cell.items() <= row.items() for row in rows):
+        if is_known(cell, rows):
             continue
         if arm not in ARMS:
             raise unknown("arm", arm, ARMS)
@@ -237,12 +202,16 @@ def opened(arguments: argparse.Namespace, rows: list[dict[str, Any]], cells: dic
         # The defaults are those of the data set by its own name.
         run = Run(data=arguments.data, method=ARMS[arm], seed=int(seed), **fields)
         run = replace(run, data=str(file), image_size=None)
-        folder = arguments.runs / f"{arm}-{recipe.name}-{run.id}"
-        sitting = Sitting(folder, run, None, where, SILENT, arguments.engine)
+        sitting = sitting_of(arguments, arguments.runs / f"{arm}-{recipe.name}-{run.id}", run, None)
         if arm == "oracle":
-            tell_truth(sitting, *truth(file))
-        cells[sitting] = cell, file
-        yield sitting
+            tell_truth(sitting, outliers)
+        yield cell, sitting
+
+
+def outliers(job: Job) -> Tensor:
+    """Which training samples of a run are foreign or flipped."""
+    foreign, flipped = truth(Path(job.run.data))
+    return (foreign | flipped)[job.parts.index]
 
 
 def truth(file: Path) -> tuple[Tensor, Tensor]:
@@ -251,24 +220,15 @@ def truth(file: Path) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(arrays["foreign"]), torch.from_numpy(arrays["flipped"])
 
 
-def tell_truth(sitting: Sitting, foreign: Tensor, flipped: Tensor) -> None:
-    """Gives the watch of a run the samples to cut: exactly those that are foreign or flipped."""
-    if not isinstance(sitting.job, Job):
-        return
-    state = sitting.job.learner.state
-    assert isinstance(state, Watch)
-    kept = (~(foreign | flipped)[sitting.job.parts.index]).float()
-    with sitting.own_stream():
-        state.weights.copy_(kept * (state.n / kept.sum()))
-
-
-def row_of(sitting: Sitting, file: Path) -> dict[str, Any]:
+def row_of(cell: Row, sitting: Sitting) -> Row:
     """What came of a run: accuracy, time, and what it did with foreign, flipped and all other samples."""
     result, folder = sitting.job.result, RunFolder(Path(sitting.folder))
     row = {name: round(100 * result["last"][name], 2) for name in COLUMNS if name in result["last"]}
     row |= {"run": result["run"], "seconds": result["seconds"]}
     state = folder.load_tensors("state")
-    foreign, flipped = (part[state["index"]] for part in truth(file))  # without those held out
+    foreign, flipped = (
+        part[state["index"]] for part in truth(Path(read_run(folder.path).data))
+    )  # without those held out
     groups = {"foreign": foreign, "flipped": flipped, "others": ~(foreign | flipped)}
     row |= {name: int(group.sum()) for name, group in groups.items()}
     if "wrong" not in state:

@@ -14,10 +14,10 @@ from orat.errors import InputError
 from orat.mislabeling import FEWEST, MOST, Sides, parted, shares
 from orat.types import Labels
 
-PLACES = 15  # of either of two distributions, between which samples are taken for alike
+FEWEST_PLACES, MOST_PLACES = 10, 100  # of either of two distributions, between which samples are taken for alike
 FEWEST_WRONG = 5  # labels from one class to another for which the two are looked at alone
 KNOWING = 0.5  # share of what can be known of the labels from which on a network may judge them
-BEYOND_CHANCE = 2  # standard errors by which it has to agree with them more than one that knows nothing
+BEYOND_CHANCE = 2  # standard errors that this share is taken lower, for what could be chance
 DOUBTED = 0.5  # chance of a wrong label from which on it is rather wrong than right
 SUREST, LEAST_SURE = 1e-3, 0.25  # chance of being wrong that one of two witnesses leaves, by how much it has seen
 LEAST_BEFORE = 0.1  # share of wrong labels that two witnesses start from
@@ -50,10 +50,12 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     wrong = chances_of(sides, matrix, rests)
     if second is not None:
         other = chances_of(Sides(second.detach().double().log_softmax(1), given), matrix, rests)
-        doubt = (2 * PLACES / sides.sizes[given]).clamp(SUREST, LEAST_SURE)  # a chance is that of so many samples
+        doubt = (2 * places_in(sides) / sides.sizes[given]).clamp(
+            SUREST, LEAST_SURE
+        )  # a chance is that of so many samples
         wrong = together(wrong, other, 1 - matrix.diagonal()[given], doubt)
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
-    known = knowledge(sides.looks_like, given, rate)
+    known = knowledge(sides.looks_like, given, rate, float(error))
     return Verdict(wrong, suspicion(wrong, seen, given), sides.looks_like, matrix, rate, float(error), known)
 
 
@@ -70,17 +72,19 @@ def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor) -> Tenso
     return both / (1 + both)
 
 
-def knowledge(looks_like: Labels, given: Labels, rate: float) -> float:
+def knowledge(looks_like: Labels, given: Labels, rate: float, error: float = 0.0) -> float:
     """How often a network agrees with the labels, of how often it could with so many wrong; both beyond chance.
 
-    One that knows little of the classes finds them in each other's places, as wrong labels are: it is no judge.
+    One that knows little of the classes finds them in each other's places, as wrong labels are: it is no judge. What
+    could be by chance, at so few samples, is not taken for knowledge.
     """
     classes = int(torch.maximum(looks_like.max(), given.max())) + 1
     seen, said = (torch.bincount(labels, minlength=classes).double() / len(given) for labels in (looks_like, given))
     chance = float(seen @ said)
     agreement = float((looks_like == given).double().mean())
-    clearly = chance + BEYOND_CHANCE * (chance * (1 - chance) / len(given)) ** 0.5
-    return (agreement - chance) / (1 - rate - chance) if clearly < min(agreement, 1 - rate) else 0.0
+    at_least = agreement - BEYOND_CHANCE * (agreement * (1 - agreement) / len(given)) ** 0.5
+    at_most = 1 - rate + BEYOND_CHANCE * error
+    return (at_least - chance) / (at_most - chance) if chance < min(at_least, at_most) else 0.0
 
 
 def suspicion(wrong: Tensor, seen: Tensor, given: Labels) -> Tensor:
@@ -119,8 +123,9 @@ def chances(sides: Sides, matrix: Tensor, origins: Tensor, label: int) -> Tensor
     wanted = (matrix[label] * sides.sizes[label] >= FEWEST_WRONG) & (sides.sizes >= FEWEST)
     wanted[label] = False
     toward = (sides.seen - sides.seen[:, label : label + 1]).T.contiguous()
-    theirs = [places_of(toward[other, group]) for other, group in enumerate(sides.groups)]
-    edges = torch.cat([places_of(toward[:, own]), torch.stack(theirs)], 1).sort(1).values
+    count = places_in(sides)
+    theirs = [places_of(toward[other, group], count) for other, group in enumerate(sides.groups)]
+    edges = torch.cat([places_of(toward[:, own], count), torch.stack(theirs)], 1).sort(1).values
     bins, columns = edges.shape[1] + 1, torch.arange(classes).to(own)[:, None]
     places = torch.searchsorted(edges, toward)
     cells = ((columns * classes + sides.given) * bins + places).flatten()
@@ -135,7 +140,7 @@ def chance_of_rest(sides: Sides, matrix: Tensor, label: int, share: Tensor) -> T
     """The chance of each sample given `label` to be of any other class, if a share of them is, all classes alike."""
     own, others = parted(sides, label)
     away = -sides.nearness[:, label]
-    edges = torch.cat([places_of(away[part]) for part in (own, others)]).sort().values
+    edges = torch.cat([places_of(away[part], places_in(sides)) for part in (own, others)]).sort().values
     places = torch.bucketize(away, edges)
     bins = len(edges) + 1
     mixed, rest = (torch.bincount(places[part], minlength=bins) / part.sum().clamp(min=1) for part in (own, others))
@@ -146,12 +151,18 @@ def chance_of_rest(sides: Sides, matrix: Tensor, label: int, share: Tensor) -> T
     return rising(share * pure, mixed.to(pure))[places[own]]
 
 
-def places_of(values: Tensor) -> Tensor:
-    """Values (in the last dimension) with about as many others between each two of them."""
+def places_in(sides: Sides) -> int:
+    """How many places of a distribution to tell apart: the finer, the more samples there are of a class."""
+    of_a_class = len(sides.given) / max(len(sides.known), 1)
+    return min(max(int(of_a_class**0.5), FEWEST_PLACES), MOST_PLACES)
+
+
+def places_of(values: Tensor, places: int) -> Tensor:
+    """So many values (in the last dimension) with about as many others between each two of them."""
     count = values.shape[-1]
     if not count:
-        return values.new_zeros(*values.shape[:-1], PLACES)
-    return values.sort(-1).values[..., [(place + 1) * count // (PLACES + 1) for place in range(PLACES)]]
+        return values.new_zeros(*values.shape[:-1], places)
+    return values.sort(-1).values[..., [(place + 1) * count // (places + 1) for place in range(places)]]
 
 
 def rising(part: Tensor, whole: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from orat.models.networks import CONVOLUTIONAL
 from orat.operations import forward_operations
 from orat.run import Run
 
-QUICK = "quick_resnet"  # a network for scouts
+QUICK = "quick_cnn"  # a network for scouts
 ATTACKED, LEARNED = 2, 3  # times the arithmetic of an answer: of the gradient to an image, and to the weights too
 ANOTHER = 1_000_003  # added to the seed for each other network
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from orat.attacks import TrainingAttack
 from orat.losses import cross_entropy
-from orat.models.quick_resnet import QuickResNet
+from orat.models.quick_cnn import QuickCNN
 from orat.outliers import DOUBTED, KNOWING, ahead, judge, two_groups
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
@@ -226,7 +226,7 @@ class Watch(State):
 
 def peak_of(scout: nn.Module, scouting: Scouting, lr: float) -> float:
     """The rate at which scouts learn at most: in proportion to their batches, their own or else the run's."""
-    own = next((module.rate for module in scout.modules() if isinstance(module, QuickResNet)), None)
+    own = next((module.rate for module in scout.modules() if isinstance(module, QuickCNN)), None)
     return lr * scouting.scale if own is None else own * scouting.batch_size / OWN_BATCH
 
 

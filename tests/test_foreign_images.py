@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import foreign
 import numpy as np
 import pytest
 import torch
@@ -20,20 +19,7 @@ from orat.data import load
 from orat.errors import InputError
 from orat.methods import ORAT
 
-FILE = Path(__file__).parents[1] / "benchmarks" / "foreign.py"
 SHARE, FLIPS, N = 0.1, 0.2, 300
-
-
-@pytest.fixture(scope="module")
-def foreign() -> ModuleType:
-    """The benchmark as a module."""
-    spec = importlib.util.spec_from_file_location("foreign_benchmark", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look for their types
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +32,14 @@ def colored(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def recipe(foreign: ModuleType, tiny: str, colored: str) -> Callable[..., Any]:
+def recipe(tiny: str, colored: str) -> Callable[..., Any]:
     """Recipes of foreign images among the tiny ones."""
     return lambda kind, flips=FLIPS: foreign.Recipe(tiny, None, None, colored, kind, SHARE, flips, 0)
 
 
 @pytest.mark.parametrize("kind", ["noise", "inverted", "other"])
 def test_the_file_differs_from_the_data_where_it_says(
-    foreign: ModuleType, tiny: str, recipe: Callable[..., Any], kind: str, tmp_path: Path
+    tiny: str, recipe: Callable[..., Any], kind: str, tmp_path: Path
 ) -> None:
     file = foreign.made(recipe(kind), tmp_path)
     before, after, (replaced, flipped) = load(tiny), load(str(file)), foreign.truth(file)
@@ -66,7 +52,7 @@ def test_the_file_differs_from_the_data_where_it_says(
     assert after.test.fingerprint() == before.test.fingerprint()
 
 
-def test_inverted_images_are_the_negatives_with_their_true_labels(foreign: ModuleType, recipe: Any, tiny: str) -> None:
+def test_inverted_images_are_the_negatives_with_their_true_labels(recipe: Any, tiny: str) -> None:
     before = load(tiny).train
     after = foreign.mixed(before, recipe("inverted"))
     own = after["foreign"]
@@ -74,9 +60,7 @@ def test_inverted_images_are_the_negatives_with_their_true_labels(foreign: Modul
     assert torch.equal(after["y_train"][own], before.labels[own])
 
 
-def test_other_images_come_gray_and_in_the_shape_of_the_data(
-    foreign: ModuleType, recipe: Any, tiny: str, colored: str
-) -> None:
+def test_other_images_come_gray_and_in_the_shape_of_the_data(recipe: Any, tiny: str, colored: str) -> None:
     after = foreign.mixed(load(tiny).train, recipe("other"))
     images = after["x_train"][after["foreign"]]
     assert images.shape[1:] == (1, 12, 12)
@@ -86,7 +70,7 @@ def test_other_images_come_gray_and_in_the_shape_of_the_data(
     assert set(images[:, 0, 0, 0].tolist()) <= grays
 
 
-def test_the_same_samples_are_replaced_whatever_the_kind(foreign: ModuleType, recipe: Any, tiny: str) -> None:
+def test_the_same_samples_are_replaced_whatever_the_kind(recipe: Any, tiny: str) -> None:
     train = load(tiny).train
     mixtures = [foreign.mixed(train, recipe(*which)) for which in (("noise", 0.0), ("other", 0.0), ("noise", FLIPS))]
     assert all(torch.equal(mixture["foreign"], mixtures[0]["foreign"]) for mixture in mixtures)
@@ -94,20 +78,20 @@ def test_the_same_samples_are_replaced_whatever_the_kind(foreign: ModuleType, re
     assert torch.equal(mixtures[0]["x_train"], foreign.mixed(train, recipe("noise", 0.0))["x_train"])
 
 
-def test_those_replaced_are_not_those_held_out(foreign: ModuleType, recipe: Any, tiny: str) -> None:
+def test_those_replaced_are_not_those_held_out(recipe: Any, tiny: str) -> None:
     """Both are drawn by one seed, but not from one generator."""
     own = foreign.mixed(load(tiny).train, recipe("noise"))["foreign"]
     held_out = torch.randperm(N, generator=torch.Generator().manual_seed(0))[:30]
     assert int(own[held_out].sum()) < 10
 
 
-def test_too_few_other_images_are_refused(foreign: ModuleType, recipe: Any, tiny: str) -> None:
+def test_too_few_other_images_are_refused(recipe: Any, tiny: str) -> None:
     with pytest.raises(InputError, match="give 150 images or more"):
         foreign.mixed(load(tiny).train, replace(recipe("other"), share=0.5))
 
 
 def test_the_oracle_cuts_what_is_foreign_or_flipped_and_known_rows_stay(
-    foreign: ModuleType, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "rows.json"
     monkeypatch.chdir(tmp_path)

@@ -7,13 +7,16 @@ import sys
 
 import pytest
 import torch
+from torch.nn import functional
 
+from orat import data
 from orat.errors import InputError
 from orat.models import NAMES, build
 from orat.models.networks import CONVOLUTIONAL
 from orat.models.normalize import Normalize
+from orat.models.quick_cnn import Differences, QuickCNN, cosines
 
-SMALL = ("lenet", "small_cnn", "demo_cnn", "quick_resnet", "mlp-3", "mlp-20-20-20", "mlp-64", "wrn-10-1", "wrn-8-2")
+SMALL = ("lenet", "small_cnn", "demo_cnn", "quick_cnn", "mlp-3", "mlp-20-20-20", "mlp-64", "wrn-10-1", "wrn-8-2")
 GRAY, COLOR, WIDE = (1, 28, 28), (3, 32, 32), (3, 40, 24)
 
 
@@ -197,3 +200,29 @@ def test_every_offered_name_can_be_built():
 def test_names_are_there_without_torch():
     code = "import sys, orat.models; assert orat.models.NAMES; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_cosines_are_orthonormal_and_begin_with_the_mean(size: int) -> None:
+    matrix = cosines(size)
+    assert torch.allclose(matrix @ matrix.T, torch.eye(size), atol=1e-6)
+    assert torch.allclose(matrix[0], torch.full((size,), size**-0.5))
+
+
+def test_differences_of_neighbors_know_nothing_of_each_other_on_real_images() -> None:
+    """They are about principal components: pixels of a patch go together, these values hardly do."""
+    images = data.load("sample", None, None).train.images[:500].float() / 255
+    values = functional.conv2d(images, Differences(1).filters).movedim(1, 0).flatten(1)
+    pixels = functional.unfold(images, 2).movedim(1, 0).flatten(1)
+    together, alone = ((torch.corrcoef(rows) - torch.eye(4)).abs().sum() / 12 for rows in (pixels, values))
+    assert together > 0.5
+    assert alone < 0.1
+
+
+def test_the_quick_network_starts_as_images_go_through_it() -> None:
+    """The first channels of every convolution are those that it is given."""
+    network = QuickCNN((3, 32, 32), 10)
+    x = torch.rand(2, 24, 9, 9)
+    first = next(layer for layer in network if isinstance(layer, torch.nn.Conv2d))
+    assert torch.equal(first(x)[:, :24], x)
+    assert network(images(2, COLOR)).shape == (2, 10)

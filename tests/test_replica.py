@@ -19,7 +19,7 @@ NETWORKS: list[tuple[str, tuple[int, ...], int]] = [
     ("lenet", (3, 16, 19), 2),
     ("small_cnn", (3, 9, 13), 10),
     ("small_cnn", (1, 8, 11), 100),
-    ("quick_resnet", (3, 9, 13), 4),
+    ("quick_cnn", (3, 9, 13), 4),
     ("demo_cnn", (1, 11, 6), 2),
     ("demo_cnn", (3, 5, 7), 100),
     ("resnet18", (3, 8, 9), 100),

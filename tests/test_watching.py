@@ -249,7 +249,7 @@ def test_scouts_that_know_enough_cut_and_say_nothing() -> None:
 
 
 def test_scouts_learn_at_a_rate_of_their_batches_which_falls_to_nothing_until_the_first_epoch() -> None:
-    scout = orat.models.build("quick_resnet", (1, 8, 8), 2, seed=0)
+    scout = orat.models.build("quick_cnn", (1, 9, 9), 2, seed=0)
     scouting = Scouting(lambda number: scout, epochs=4, batch_size=256, scale=4.0)
     group = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), scouting).param_groups(lr=0.03)[0]
     rates = [rate_of(group, lr=0.03, factor=1.0, progress=progress) for progress in (-3.75, -3.5, -2.0, 0.0, 5.0)]
@@ -262,7 +262,7 @@ def test_scouts_learn_at_a_rate_of_their_batches_which_falls_to_nothing_until_th
 
 @pytest.mark.parametrize(
     ("model", "shape", "expected"),
-    [("small_cnn", (3, 32, 32), "quick_resnet"), ("lenet", (1, 28, 28), "lenet"), ("mlp-4", (1, 4, 9), "mlp-4")],
+    [("small_cnn", (3, 32, 32), "quick_cnn"), ("lenet", (1, 28, 28), "lenet"), ("mlp-4", (1, 4, 9), "mlp-4")],
 )
 def test_scouts_are_the_cheaper_of_a_quick_network_and_the_runs_own(
     model: str, shape: tuple[int, ...], expected: str

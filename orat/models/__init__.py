@@ -15,7 +15,7 @@ NAMES = (
     "lenet",
     "small_cnn",
     "demo_cnn",
-    "quick_resnet",
+    "quick_cnn",
     "resnet18",
     "resnet34",
     "wrn-32-10",

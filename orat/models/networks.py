@@ -13,7 +13,7 @@ from orat.models import NAMES
 from orat.models.demo_cnn import DemoCNN
 from orat.models.lenet import LeNet
 from orat.models.mlp import MLP
-from orat.models.quick_resnet import QuickResNet
+from orat.models.quick_cnn import QuickCNN
 from orat.models.resnet import resnet18, resnet34
 from orat.models.small_cnn import SmallCNN
 from orat.models.wide_resnet import WideResNet
@@ -23,7 +23,7 @@ CONVOLUTIONAL: dict[str, tuple[Callable[[tuple[int, int, int], int], nn.Module],
     "lenet": (LeNet, 16),
     "small_cnn": (SmallCNN, 8),
     "demo_cnn": (DemoCNN, 4),
-    "quick_resnet": (QuickResNet, 8),
+    "quick_cnn": (QuickCNN, 9),
     "resnet18": (resnet18, 8),
     "resnet34": (resnet34, 8),
 }
