@@ -51,6 +51,12 @@ class Learner:
         self.loss_sum = torch.zeros((), device=device)
 
     @property
+    def augment(self) -> str:
+        """Random changes of images in the epoch under way: scouts see them moved, a little at least."""
+        own = self.run.augment
+        return own if self.epoch > 0 or "crop" in own else f"{own}-nudge"
+
+    @property
     def batch_size(self) -> int:
         """The samples of a step in the epoch under way."""
         return self.run.batch_size if self.epoch > 0 else self.state.batch_size
@@ -129,7 +135,7 @@ class Plain:
     def step(self, index: Indices) -> None:
         """One step on these samples."""
         learner = self.learner
-        batch = batch_of(self.data, index, learner.run.augment, learner.generator)
+        batch = batch_of(self.data, index, learner.augment, learner.generator)
         learner.loss_sum += train_step(learner, batch) * (len(index) / len(self.data))
 
 

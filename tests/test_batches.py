@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from orat.data.batches import as_input, augmented, batch_of, cropped, divided, flipped, shuffled, steps_per_epoch
+from orat.data.batches import as_input, augmented, batch_of, divided, flipped, moved, shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
 
 
@@ -72,7 +72,7 @@ def crop_by_hand(image: Tensor, down: int, right: int) -> Tensor:
 def test_every_crop_is_a_window_of_the_padded_image() -> None:
     images = torch.randint(1, 256, (30, 3, 6, 9), dtype=torch.uint8)
     windows = []
-    for image, crop in zip(images, cropped(images, torch.Generator().manual_seed(0)), strict=True):
+    for image, crop in zip(images, moved(images, 4, torch.Generator().manual_seed(0)), strict=True):
         found = [(d, r) for d in range(9) for r in range(9) if torch.equal(crop, crop_by_hand(image, d, r))]
         assert len(found) == 1
         windows += found
@@ -86,6 +86,18 @@ def test_flips_mirror_about_half_of_the_images() -> None:
     kept = (result == images).flatten(1).all(1)
     assert (mirrored | kept).all()
     assert 150 < mirrored.sum() < 250
+
+
+def test_a_nudge_moves_images_by_a_sixteenth_at_most_and_leaves_small_ones_and_points_alone() -> None:
+    images = torch.randint(1, 256, (60, 1, 40, 33), dtype=torch.uint8)
+    borders = []
+    for image in augmented(images, "none-nudge", torch.Generator().manual_seed(0)):
+        rows, columns = (image[0] > 0).any(1), (image[0] > 0).any(0)
+        borders.append((int(rows.sum()), int(columns.sum())))
+    assert {rows for rows, _ in borders} == {38, 39, 40}
+    assert {columns for _, columns in borders} == {31, 32, 33}
+    for alone in (images[:, :, :15], torch.rand(5, 2)):
+        assert torch.equal(augmented(alone, "none-nudge", torch.Generator()), alone)
 
 
 def test_no_augmentation_draws_no_randomness() -> None:

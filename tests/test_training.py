@@ -151,6 +151,18 @@ def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("augment", "scouts_see"), [("none", "none-nudge"), ("flip", "flip-nudge"), ("crop-flip", "crop-flip")]
+)
+def test_scouts_see_images_moved_even_where_the_network_does_not(augment: str, scouts_see: str, tiny: str) -> None:
+    run = quick(tiny, orat.ORAT(scout_epochs=1), augment=augment)
+    parts = prepare(run)
+    learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
+    assert learner.augment == scouts_see
+    learner.epoch = 1
+    assert learner.augment == augment
+
+
+@pytest.mark.parametrize(
     ("steps", "epochs", "expected"), [(446, 50, 1), (372, 100, 1), (90, 22, 4), (2, 100, 25), (1, 3000, 300), (9, 2, 1)]
 )
 def test_the_first_cut_waits_for_enough_steps_but_not_for_more_than_a_quarter_of_the_run(

@@ -12,6 +12,7 @@ from orat.data.dataset import Dataset
 from orat.types import Batch, Images, Indices
 
 PADDING = 4  # pixels on each side that a random crop may move by, as is usual on CIFAR
+NUDGE = 16  # times smaller than an image is how far a nudge may move it
 
 
 def shuffled(n: int, seed: int, epoch: int) -> Indices:
@@ -49,19 +50,21 @@ def as_input(images: Tensor) -> Images:
 def augmented(images: Tensor, augment: str, generator: Generator) -> Tensor:
     """Images after the random changes that `augment` names."""
     if "crop" in augment:
-        images = cropped(images, generator)
+        images = moved(images, PADDING, generator)
+    if "nudge" in augment and images.dim() == 4:
+        images = moved(images, min(images.shape[2:]) // NUDGE, generator)
     if "flip" in augment:
         images = flipped(images, generator)
     return images
 
 
-def cropped(images: Tensor, generator: Generator) -> Tensor:
-    """Each image moved by up to four pixels in both directions, zeros coming in."""
+def moved(images: Tensor, most: int, generator: Generator) -> Tensor:
+    """Each image moved by up to so many pixels in both directions, zeros coming in."""
     n, _, height, width = images.shape
-    moves = torch.randint(0, 2 * PADDING + 1, (2, n, 1), generator=generator, device=images.device)
+    moves = torch.randint(0, 2 * most + 1, (2, n, 1), generator=generator, device=images.device)
     rows = moves[0] + torch.arange(height, device=images.device)
     columns = moves[1] + torch.arange(width, device=images.device)
-    padded = pad(images, (PADDING,) * 4).movedim(1, -1)
+    padded = pad(images, (most,) * 4).movedim(1, -1)
     samples = torch.arange(n, device=images.device)
     return padded[samples[:, None, None], rows[:, :, None], columns[:, None, :]].movedim(-1, 1)
 
