@@ -21,7 +21,7 @@ BEYOND_CHANCE = 2  # standard errors that this share is taken lower, for what co
 DOUBTED = 0.5  # chance of a wrong label from which on it is rather wrong than right
 SUREST, LEAST_SURE = 1e-3, 0.25  # chance of being wrong that one of two witnesses leaves, by how much it has seen
 LEAST_BEFORE = 0.1  # share of wrong labels that two witnesses start from
-TIE = 1e-3  # weight of the margin where chances are equal
+LEANING = 0.2  # weight of the margin beside the odds
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Verdict:
     """What is thought of the labels."""
 
     wrong: Tensor  # (n,) chance that the label is wrong
-    suspicion: Tensor  # (n,) to rank by: that chance, and among equal ones how far another class is ahead
+    suspicion: Tensor  # (n,) to rank by: that chance, and how far another class is ahead
     looks_like: Tensor  # (n,) the class that the network sees
     matrix: Tensor  # (classes, classes) of those given a class (row), the share that belongs to each (column)
     rate: float  # share of wrong labels
@@ -88,8 +88,12 @@ def knowledge(looks_like: Labels, given: Labels, rate: float, error: float = 0.0
 
 
 def suspicion(wrong: Tensor, seen: Tensor, given: Labels) -> Tensor:
-    """What samples are ranked by: the chance, and among equal ones how far another class is ahead."""
-    return wrong + TIE * torch.sigmoid(ahead(seen, given))
+    """What samples are ranked by: doubted ones first; among both, by the odds and how far another class is ahead.
+
+    Chances are those of many samples at a time, and so alike for some that are not.
+    """
+    odds = torch.logit(wrong, SUREST) + LEANING * ahead(seen, given)
+    return (wrong > DOUBTED) + torch.sigmoid(odds)
 
 
 def two_groups(values: Tensor) -> Tensor:

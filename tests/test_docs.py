@@ -35,6 +35,12 @@ def test_the_page_of_defenses_is_made_from_the_measured_numbers() -> None:
     assert (ROOT / "docs" / "defenses.md").read_text() == printed
 
 
+def test_the_page_of_the_automatic_form_is_made_from_the_measured_numbers() -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "automatic_page.py"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs" / "automatic-measured.md").read_text() == printed
+
+
 def test_every_method_was_measured_with_three_seeds(defenses: dict[str, Any]) -> None:
     cells = [cell for cell in defenses["cells"] if "error" not in cell]
     assert {cell["method"]["name"] for cell in cells} == set(METHODS)

@@ -1,0 +1,210 @@
+"""What was measured of ORAT that is told nothing, as a page of the docs, from all such results that there are.
+
+python benchmarks/automatic_page.py > docs/automatic-measured.md
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+Row = dict[str, Any]
+RESULTS = Path(__file__).parents[1] / "results"
+COLUMNS = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
+ARMS = {
+    "at": "AT", "published": "ORAT as published, m told", "oracle": "oracle", "automatic": "**ORAT, told nothing**",
+    "scouts-alone": "scouts alone", "own-natural": "its own natural answers", "own-adversarial": "its own answers under attack",
+    "otsu": "averaged losses, Otsu's cut", "no-memory": "answers not averaged", "few-epochs": "8 scouting epochs",
+}  # fmt: skip
+TABLES = {
+    "automatic-cifar10": ("CIFAR-10 (JPEG copies), Small-CNN, eps 8/255, 24 epochs", ""),
+    "automatic-mnist": ("MNIST, LeNet, eps 0.1, 50 epochs", ""),
+    "automatic-ablations": ("Ablations", "Each row is the automatic form with one part taken out or exchanged."),
+    "automatic-held-back": (
+        "Held back",
+        "Neither this data set nor this noise was looked at before all of the above was settled; both were measured once.",
+    ),
+}
+CLEANLAB = {
+    "beside-cleanlab-sample": "bundled MNIST sample", "beside-cleanlab-mnist": "MNIST",
+    "beside-cleanlab-cifar10": "CIFAR-10 (JPEG copies)",
+}  # fmt: skip
+FOREIGN = {"foreign-sample": "bundled MNIST sample", "foreign-mnist": "MNIST"}
+
+
+def main() -> None:
+    """Prints the page."""
+    lines = [
+        "<!-- Written by benchmarks/automatic_page.py; change that, or the JSON, not this. -->",
+        "# ORAT that is told nothing, measured",
+        "",
+        "How it works is told in [automatic.md](automatic.md). Figures are of the last epoch, in %, means over seeds of both noise and training (with the",
+        "standard deviation where there are several). The oracle cuts exactly the wrong labels. The gap share is (row - AT) / (oracle - AT).",
+    ]
+    for name, (title, remark) in TABLES.items():
+        if (content := content_of(name)) is not None:
+            lines += [
+                "",
+                f"## {title}",
+                *(["", remark] if remark else []),
+                "",
+                *accuracy_lines(content["rows"]),
+                *origin(name, content),
+            ]
+    lines += section("Wrong labels beside cleanlab", CLEANLAB, cleanlab_lines, CLEANLAB_WORDS)
+    lines += section("Images that belong to no class", FOREIGN, foreign_lines, FOREIGN_WORDS)
+    print("\n".join(lines))
+
+
+def content_of(name: str) -> Row | None:
+    """A file of results, if there is one."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text()) if file.is_file() else None
+
+
+def section(title: str, files: dict[str, str], of: Any, words: str) -> list[str]:
+    """One table for each of some files."""
+    lines = ["", f"## {title}", "", words]
+    for name, data in files.items():
+        if (content := content_of(name)) is not None:
+            lines += ["", f"{data[0].upper()}{data[1:]}:", "", *of(content["rows"]), *origin(name, content)]
+    return lines
+
+
+def origin(name: str, content: Row) -> list[str]:
+    """Where the numbers of a table come from."""
+    rows = [row | {key: content[key] for key in ("device", "commit") if key in content} for row in content["rows"]]
+    devices, commits = (" and ".join(sorted({row[key][:12] for row in rows})) for key in ("device", "commit"))
+    return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
+
+
+def accuracy_lines(rows: list[Row]) -> list[str]:
+    """A table of arms by kind of noise."""
+    columns = {name: title for name, title in COLUMNS.items() if any(name in row for row in rows)}
+    titles = [
+        "wrong labels",
+        "",
+        "seeds",
+        *columns.values(),
+        "gap share",
+        "cut: precision, recall",
+        "estimate (truth)",
+        "AUC",
+    ]
+    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    for kind in dict.fromkeys((row["noise"], row["rate"]) for row in rows):
+        of_kind = [row for row in rows if (row["noise"], row["rate"]) == kind]
+        for arm in sorted({row["arm"] for row in of_kind}, key=list(ARMS).index):
+            own = [row for row in of_kind if row["arm"] == arm]
+            said = f"{kind[0]} {kind[1]:.0%}" if kind[1] else "none"
+            figures = [spread([row[name] for row in own if name in row]) for name in columns]
+            lines.append(
+                table_line([said, ARMS[arm], len(own), *figures, gap(of_kind, arm, columns), *verdict(own, arm)])
+            )
+    return lines
+
+
+def gap(rows: list[Row], arm: str, columns: dict[str, str]) -> str:
+    """The gap shares of an arm, where AT and the oracle were run with the same seeds."""
+    if arm in ("at", "oracle"):
+        return ""
+    shares = []
+    for name in columns:
+        by = {
+            one: {row["seed"]: row[name] for row in rows if row["arm"] == one and name in row}
+            for one in ("at", arm, "oracle")
+        }
+        seeds = set.intersection(*map(set, by.values()))
+        if seeds:
+            at, own, best = (mean(values[seed] for seed in seeds) for values in by.values())
+            shares.append(f"{(own - at) / (best - at):.2f}")
+    return " ".join(shares)
+
+
+def verdict(rows: list[Row], arm: str) -> list[str]:
+    """What was cut and estimated."""
+    if arm in ("at", "oracle"):
+        return [""] * 3
+    cuts = [row["outliers"] for row in rows if row["outliers"]]
+    found = [cut for cut in cuts if cut.get("precision") is not None and cut.get("recall") is not None]
+    cut = (
+        " ".join(f"{mean(one[name] for one in found):.3f}" for name in ("precision", "recall"))
+        if found
+        else cut_of_right(cuts)
+    )
+    rates = [f"{row['wrong'][-1]:.3f}" for row in rows if row["wrong"] and arm != "otsu"]
+    estimate = f"{', '.join(rates)} ({mean(row.get('flipped', 0.0) for row in rows):.3f})" if rates else ""
+    areas = [row["auc"] for row in rows if "auc" in row]
+    return [cut, estimate, spread(areas, 4) if areas else ""]
+
+
+def cut_of_right(cuts: list[Row]) -> str:
+    """How many were cut where no label was wrong."""
+    return f"{mean(cut['cut'] for cut in cuts):g} cut" if cuts else ""
+
+
+CLEANLAB_WORDS = (
+    "Means over seeds. Scouts answer for samples that they did not learn; folds are networks like them, 5-fold cross-validated, for as many epochs in the same batches. "
+    "Seconds are those of the answers and of the verdict."
+)
+FOREIGN_WORDS = (
+    "A share of the training images is replaced by noise, by their own inverse, or by images of other data. Some labels of the others are flipped besides. The oracle "
+    "trains without both."
+)
+
+
+def cleanlab_lines(rows: list[Row]) -> list[str]:
+    """Who finds which wrong labels, and in what time."""
+    titles = ["wrong labels", "answers", "judge", "seeds", "precision", "recall", "F1", "AUC", "seconds"]
+    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    for cell in dict.fromkeys((row["noise"], row["rate"], row["answers"], row["judge"]) for row in rows):
+        own = [row for row in rows if (row["noise"], row["rate"], row["answers"], row["judge"]) == cell]
+        figures = [f"{mean(row[name] for row in own):.3f}" for name in ("precision", "recall", "f1", "auc")]
+        said = f"{cell[0]} {cell[1]:.0%}"
+        lines.append(table_line([said, *cell[2:], len(own), *figures, f"{mean(row['steady'] for row in own):.1f}"]))
+    return lines
+
+
+def foreign_lines(rows: list[Row]) -> list[str]:
+    """What foreign images cost, and what is found of them."""
+    titles = [
+        "replaced by",
+        "share",
+        "flips",
+        "",
+        "seeds",
+        *list(COLUMNS.values())[:4],
+        "foreign cut",
+        "flipped cut",
+        "others cut",
+        "AUC foreign",
+    ]
+    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    for cell in dict.fromkeys((row["kind"], row["share"], row["flips"], row["arm"]) for row in rows):
+        own = [row for row in rows if (row["kind"], row["share"], row["flips"], row["arm"]) == cell]
+        figures = [spread([row[name] for row in own]) for name in list(COLUMNS)[:4]]
+        cuts = ["" if "foreign_cut" not in own[0] else f"{mean(row[f'{name}_cut'] for row in own):.0f} of {mean(row[name] for row in own):.0f}"
+                for name in ("foreign", "flipped", "others")]  # fmt: skip
+        area = f"{mean(row['auc_foreign'] for row in own):.3f}" if cell[3] == "automatic" else ""
+        lines.append(
+            table_line([cell[0], f"{cell[1]:.0%}", f"{cell[2]:.0%}", ARMS[cell[3]], len(own), *figures, *cuts, area])
+        )
+    return lines
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    """A mean, and the standard deviation if there are several."""
+    if not values:
+        return ""
+    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def table_line(cells: list[Any]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()
