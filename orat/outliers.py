@@ -40,7 +40,8 @@ class Verdict:
 def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdict:
     """The verdict on labels by a network's logits (n, classes), averaged over epochs or of samples held out.
 
-    `second` are those of another network, whose word on single samples counts as much, but not on how many are wrong.
+    `second` are those of another network, whose word on single samples counts by how much it knows, but not on how many
+    are wrong.
     """
     if len(answers) != len(given):
         raise InputError(f"{len(answers)} answers to {len(given)} labels: give one a label")
@@ -48,28 +49,27 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     sides = Sides(seen, given)
     matrix, rests, error = shares(sides)
     wrong = chances_of(sides, matrix, rests)
+    rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
     if second is not None:
-        other = chances_of(Sides(second.detach().double().log_softmax(1), given), matrix, rests)
+        other = Sides(second.detach().double().log_softmax(1), given)
         doubt = (2 * places_in(sides) / sides.sizes[given]).clamp(
             SUREST, LEAST_SURE
         )  # a chance is that of so many samples
-        wrong = together(wrong, other, 1 - matrix.diagonal()[given], doubt)
-    rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
+        weight = min(1.0, knowledge(other.looks_like, given, rate, float(error)))
+        wrong = together(wrong, chances_of(other, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
     known = knowledge(sides.looks_like, given, rate, float(error))
     return Verdict(wrong, suspicion(wrong, seen, given), sides.looks_like, matrix, rate, float(error), known)
 
 
-def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor) -> Tensor:
+def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor, weight: float) -> Tensor:
     """The chance that two witnesses give who know nothing of each other, from that of each and that before both.
 
-    Neither is surer than its doubt. What is hard to see is so for both: where hardly any label is wrong, two small
-    doubts make no large one.
+    Neither is surer than its doubt, and the other one counts by its weight: the less it knows, the more what it says is
+    about what is hard to see for both. So, too, two small doubts make no large one where hardly any label is wrong.
     """
     before = before.clamp(LEAST_BEFORE, MOST)
-    chances = [chance.clamp(torch.minimum(doubt, before), 1 - doubt) for chance in (one, other)]
-    first, second, prior = (chance / (1 - chance) for chance in (*chances, before))
-    both = first * second / prior
-    return both / (1 + both)
+    first, second = (torch.logit(chance.clamp(torch.minimum(doubt, before), 1 - doubt)) for chance in (one, other))
+    return torch.sigmoid(first + weight * (second - torch.logit(before)))
 
 
 def knowledge(looks_like: Labels, given: Labels, rate: float, error: float = 0.0) -> float:

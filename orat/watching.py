@@ -22,7 +22,6 @@ from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
 HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
 MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
-HEARD = (1, 2, 4)  # epochs after which the network is
 JUDGED_EVERY = 3  # epochs of scouts, in which averaged answers change enough for another verdict
 OWN_BATCH = 128  # samples of both halves in a step, at which a network's own rate holds
 
@@ -169,12 +168,12 @@ class Watch(State):
     def has_news(self) -> bool:
         """Whether a verdict may be another than the last, or is the first to be acted on.
 
-        Later than in its first epochs the network is not heard: then it has learned by heart what is left.
+        The network is heard after its first epoch, and whenever it has learned for twice as long.
         """
         if self.scouting is None or self.epochs in (self.ahead, self.rule.burn_in):
             return True
         own = self.epochs - self.ahead
-        return own % JUDGED_EVERY == 0 if own < 0 else self.asked == "both" and own in HEARD
+        return own % JUDGED_EVERY == 0 if own < 0 else self.asked == "both" and own.bit_count() == 1
 
     def warning(self) -> str | None:
         """Says so when those who were asked had their time, and know too little to judge."""

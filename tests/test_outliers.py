@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -197,7 +199,7 @@ def test_shares_made_to_rise_do_and_keep_their_weighted_mean(pairs: list[tuple[f
 def test_two_witnesses_count_as_one_that_saw_both() -> None:
     """By Bayes: of two independent looks at the same samples, the joint likelihood ratio is the product of both."""
     one, other, before = (torch.tensor(values) for values in ([0.2, 0.9, 0.5], [0.4, 0.5, 0.5], [0.3, 0.5, 0.1]))
-    joined = together(one, other, before, torch.full_like(one, 1e-3))
+    joined = together(one, other, before, torch.full_like(one, 1e-3), 1.0)
     for got, first, second, prior in zip(joined, one, other, before, strict=True):
         likelihoods = [(chance / prior, (1 - chance) / (1 - prior)) for chance in (first, second)]
         wrong, right = (
@@ -209,15 +211,34 @@ def test_two_witnesses_count_as_one_that_saw_both() -> None:
 
 def test_two_small_doubts_where_hardly_any_label_is_wrong_make_no_large_one() -> None:
     small = torch.tensor([0.1])
-    assert together(small, small, torch.tensor([0.002]), small / 100).item() == pytest.approx(1 / 10, abs=1e-6)
+    assert together(small, small, torch.tensor([0.002]), small / 100, 1.0).item() == pytest.approx(1 / 10, abs=1e-6)
+
+
+def test_a_witness_counts_by_its_weight() -> None:
+    one, other, before, doubt = (torch.tensor([value]) for value in (0.6, 0.1, 0.3, 1e-3))
+    chances = [together(one, other, before, doubt, weight).item() for weight in (0.0, 0.5, 1.0)]
+    assert chances[0] == pytest.approx(0.6)
+    assert chances[0] > chances[1] > chances[2]
+    assert math.log(chances[1] / (1 - chances[1])) == pytest.approx(
+        sum(math.log(chance / (1 - chance)) for chance in chances[::2]) / 2, abs=1e-5
+    )
+
+
+def test_a_witness_that_knows_nothing_changes_nothing() -> None:
+    true = truth(3000)
+    seen, labels = answers(true, 3.0), flipped(true, 0.3)
+    alone, joined = judge(seen, labels), judge(seen, labels, answers(true, 0.0, seed=1))
+    sure = (alone.wrong > 0.1) & (alone.wrong < 0.9)
+    torch.testing.assert_close(joined.wrong[sure], alone.wrong[sure])
+    assert torch.equal(joined.wrong > 0.5, alone.wrong > 0.5)
 
 
 def test_a_witness_that_saw_few_samples_does_not_clear_a_label_that_the_other_doubts() -> None:
     one, other, before = torch.tensor([0.9, 0.9]), torch.tensor([0.0, 1.0]), torch.tensor([0.2, 0.2])
-    cleared, doubted = together(one, other, before, torch.full_like(one, 1e-3)).tolist()
+    cleared, doubted = together(one, other, before, torch.full_like(one, 1e-3), 1.0).tolist()
     assert cleared < 0.05
     assert doubted > 0.99
-    cleared, doubted = together(one, other, before, torch.full_like(one, 0.25)).tolist()
+    cleared, doubted = together(one, other, before, torch.full_like(one, 0.25), 1.0).tolist()
     assert cleared == pytest.approx(0.75)  # what the first says, as far as it is sure
     assert 0.9 < doubted < 0.98
 
