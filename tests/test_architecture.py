@@ -16,6 +16,7 @@ ORDER = (
     "ranking", "relabeling", "mislabeling", "outliers", "watching", "options", "lazy", "methods", "run", "flags",
     "mirrors", "replica",
     "training", "engine", "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves",
+    "theory",
     "examination", "devices", "provenance", "timing", "finished", "filtering", "operations", "prepare", "held_out",
     "suspecting", "suspects_page", "cleaning", "weights", "fine_tuning", "telling", "execute", "many", "textbook",
     "speed", "foreign", "subjects", "tables", "listing", "demo", "search_space", "search_trials", "search_folder",

@@ -1,0 +1,117 @@
+"""The bounds of Theorem 3 as pictures, and the gap that was measured below them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from orat.breakdown import require
+from orat.curves import BLUE, GRAY
+from orat.run_folder import replace_file
+from orat.theory.complexity import complexity_from_norms
+from orat.theory.gap import Gap
+from orat.theory.generalization import Bound, Setting, linear_bound, network_bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ORANGE, GREEN, RED = "#d9730d", "#2e7d32", "#b3261e"
+DIMENSION, HIDDEN, EPS, NU, N = 784, 100, 0.1, 0.8, 60_000  # as of MNIST, with pixels in 0..1
+# Each class: its name, its color, and the exponent of its norm; the network has rows of l_1 norm 1.
+LINEAR = {"linear, p = 1": (BLUE, 1.0), "linear, p = 2": (ORANGE, 2.0), "linear, p = ∞": (GREEN, float("inf"))}
+NETWORK = f"network, {HIDDEN} ReLUs, p = 1"
+
+
+def class_bound(p: float, n: float, nu: float, eps: float, hidden: int = 0) -> Bound:
+    """Theorem 3 for losses in 0..1 and functions of norm 1 on images: linear ones, or networks if `hidden`."""
+    setting = Setting(int(n), nu, loss_max=1.0)
+    if hidden:
+        return network_bound(1.0, DIMENSION, hidden, 1.0, 1.0, p, eps, setting)
+    norms = torch.full((DIMENSION,), sqrt(int(n)), dtype=torch.float64)
+    return linear_bound(complexity_from_norms(norms, int(n), 1.0, p), DIMENSION, 1.0, p, eps, setting)
+
+
+def bounds_figure() -> Figure:
+    """The bound against n, nu and eps, for losses in 0..1 such as the hinge loss cut at 1."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4.4), dpi=150, layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True).tolist()
+    sizes = torch.logspace(3, 8, 41).tolist()
+    shares, radii = torch.linspace(0.05, 1, 39).tolist(), torch.linspace(0, 0.5, 26).tolist()
+    draw_panel(panels[0], sizes, lambda n, p, hidden: class_bound(p, n, NU, EPS, hidden))
+    draw_panel(panels[1], shares, lambda nu, p, hidden: class_bound(p, N, nu, EPS, hidden))
+    draw_panel(panels[2], radii, lambda eps, p, hidden: class_bound(p, N, NU, eps, hidden))
+    panels[0].set_xscale("log")
+    panels[0].set_yscale("log")
+    panels[0].set_ylabel("bound of the gap (losses in 0..1)", fontsize=12)
+    labels = (
+        f"training samples n\n(nu = {NU:g}, eps = {EPS:g})",
+        f"share that counts, nu = (k − m) / n\n(n = {N:,}, eps = {EPS:g})",
+        f"eps of the l∞ attack\n(n = {N:,}, nu = {NU:g})",
+    )
+    for panel, label in zip(panels, labels, strict=True):
+        panel.set_xlabel(label, fontsize=12)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=11)
+    return figure
+
+
+def draw_panel(panel: Axes, places: Sequence[float], bound: Callable[[float, float, int], Bound]) -> None:
+    """One line for each class, and the height above which a bound says nothing."""
+    classes = [(name, color, p, 0) for name, (color, p) in LINEAR.items()] + [(NETWORK, RED, 1.0, HIDDEN)]
+    for name, color, p, hidden in classes:
+        bounds = [bound(place, p, hidden) for place in places]
+        panel.plot(places, [each.value for each in bounds], color=color, linewidth=2, label=name)
+    panel.axhline(1, color=GRAY, linestyle="--", linewidth=1.2, label="a bound above says nothing")
+    tidy(panel)
+
+
+def gap_figure(gaps: Sequence[Gap]) -> Figure:
+    """The measured gap below the bound, against n."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.8), dpi=150, layout="constrained")
+    panel = figure.add_subplot()
+    sizes, draws = [gap.n for gap in gaps], len(gaps[0].trained)
+    loss_max = gaps[0].bound.loss_max
+    lines = (
+        ("bound of Theorem 3", [gap.bound.value for gap in gaps], RED, "-"),
+        ("worst function of the class", [max(gap.largest) for gap in gaps], ORANGE, "o-"),
+        ("trained function", [max(gap.trained) for gap in gaps], BLUE, "s-"),
+    )
+    for name, heights, color, style in lines:
+        panel.plot(sizes, heights, style, color=color, linewidth=2, markersize=5, label=name)
+    panel.axhline(loss_max, color=GRAY, linestyle="--", linewidth=1.2, label=f"largest loss M = {loss_max:.1f}")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xlabel("training points n", fontsize=12)
+    panel.set_ylabel(f"gap of the ORAT risk, largest of {draws} draws", fontsize=12)
+    tidy(panel)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=11)
+    return figure
+
+
+def tidy(panel: Axes) -> None:
+    """The look that the pictures of this package share."""
+    panel.grid(color="#dddddd", linewidth=0.8)
+    panel.set_axisbelow(True)
+    panel.tick_params(labelsize=10)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def write_figure(make: Callable[[], Figure], file: Path) -> None:
+    """Draws a figure into a PNG file, past pyplot and its global state."""
+    require("matplotlib.backends.backend_agg", "plots", f"the picture {file.name}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer = io.BytesIO()
+    FigureCanvasAgg(make()).print_png(buffer)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, buffer.getvalue())
