@@ -43,7 +43,8 @@ WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it
     "no-memory": {"memory": 0.0},
     "few-epochs": {"scout_epochs": 8},
 }
-ARMS = ("at", "published", "oracle", *WATCHED)
+TOLD = {"told": 1.0, "told-k95": 0.95, "told-k90": 0.9, "told-k80": 0.8}  # m by exact ranks, and the share that k is
+ARMS = ("at", "published", "oracle", *TOLD, *WATCHED)
 BINS, HIGHEST = 50, 12.5  # of the histograms of losses
 
 
@@ -64,7 +65,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--kinds", default="symmetric:0.4", help="noise and rate, with commas between; none:0 for none")
     parser.add_argument("--arms", default="at,automatic,oracle", help=f"of {', '.join(ARMS)}, with commas between")
     parser.add_argument(
-        "--m", default="rate", help="of the published form: as orat train takes it, or the noise's rate"
+        "--m", default="rate", help="of forms that are told: as orat train takes it, or the noise's rate"
     )
     parser.add_argument("--autoattack", type=int, default=0, metavar="N", help="under it, too, the first N test images")
     add_flags(parser, "runs/automatic")
@@ -97,6 +98,8 @@ def method_of(arm: str, m: int | float) -> Method:
         return orat.AT()
     if arm == "published":
         return orat.ORAT(m=m, solver="minmax")
+    if arm in TOLD:
+        return orat.ORAT(m=m, k=TOLD[arm])
     if arm == "oracle":
         return orat.ORAT(score="adversarial", burn_in=NEVER)
     return orat.ORAT(**WATCHED[arm])

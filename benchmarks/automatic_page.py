@@ -14,7 +14,9 @@ Row = dict[str, Any]
 RESULTS = Path(__file__).parents[1] / "results"
 COLUMNS = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
 ARMS = {
-    "at": "AT", "published": "ORAT as published, m told", "oracle": "oracle", "automatic": "**ORAT, told nothing**",
+    "at": "AT", "published": "ORAT as published, m told", "told": "ORAT by exact ranks, m told",
+    "told-k95": "the same, k = 95 %", "told-k90": "the same, k = 90 %", "told-k80": "the same, k = 80 %",
+    "oracle": "oracle", "automatic": "**ORAT, told nothing**",
     "scouts-alone": "scouts alone", "own-natural": "its own natural answers", "own-adversarial": "its own answers under attack",
     "otsu": "averaged losses, Otsu's cut", "no-memory": "answers not averaged", "few-epochs": "8 scouting epochs",
 }  # fmt: skip
@@ -22,6 +24,10 @@ TABLES = {
     "automatic-cifar10": ("CIFAR-10 (JPEG copies), Small-CNN, eps 8/255, 24 epochs", ""),
     "automatic-mnist": ("MNIST, LeNet, eps 0.1, 50 epochs", ""),
     "automatic-ablations": ("Ablations", "Each row is the automatic form with one part taken out or exchanged."),
+    "automatic-k": (
+        "The lower cut",
+        "m is told, and k falls: the easiest samples are left out, too.",
+    ),
     "automatic-held-back": (
         "Held back",
         "Neither this data set nor this noise was looked at before all of the above was settled; both were measured once.",

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError, unknown
 from orat.types import Indices, Labels
@@ -53,6 +54,8 @@ GROUPINGS = {
     # The authors' code takes five neighbors in the alphabet for a super-class.
     "authors": tuple(CIFAR100[i : i + 5] for i in range(0, 100, 5)),
 }
+
+DEVIATION = 0.1  # of the chances of instance-dependent noise
 
 
 def symmetric(labels: Labels, classes: int, rate: float, seed: int) -> Labels:
@@ -124,11 +127,41 @@ def _choose(members: Indices, count: int, generator: torch.Generator) -> Int64[T
     return members[torch.randperm(len(members), generator=generator)[:count]]
 
 
-NOISES: dict[str, Callable[[Labels, tuple[str, ...], float, int], Labels]] = {
-    "none": lambda labels, names, rate, seed: labels,
-    "symmetric": lambda labels, names, rate, seed: symmetric(labels, len(names), rate, seed),
-    "asymmetric": lambda labels, names, rate, seed: asymmetric(labels, names, rate, seed),
-    "asymmetric-authors": lambda labels, names, rate, seed: asymmetric(labels, names, rate, seed, "authors"),
+def instance_dependent(samples: Tensor, labels: Labels, classes: int, rate: float, seed: int) -> Labels:
+    """Flips each label with a chance of its own, about the rate, to a class that the sample itself leans to.
+
+    As Xia et al. (2020) define it: chances are normal around the rate (with a deviation of 0.1, within 0 and 1), and a
+    random linear map for each class says where its samples go. Alike samples go to the same class.
+    """
+    if classes < 2:
+        raise InputError(f"instance noise needs another class to move to, got {classes} classes: give at least 2")
+    check_rate(rate)
+    if rate == 0:
+        return labels.clone()
+    generator = torch.Generator().manual_seed(seed)
+    least, most = (torch.special.ndtr(torch.tensor((bound - rate) / DEVIATION).double()) for bound in (0.0, 1.0))
+    places = least + (most - least) * torch.rand(len(labels), generator=generator, dtype=torch.float64)
+    chances = (rate + DEVIATION * torch.special.ndtri(places)).clamp(0, 1)
+    flips = torch.rand(len(labels), generator=generator, dtype=torch.float64) < chances
+    noisy = labels.clone()
+    for source in range(classes):
+        members = ((labels == source) & flips).nonzero().flatten()
+        leaning = torch.randn(samples[0].numel(), classes, generator=generator)
+        scores = as_input(samples[members]).flatten(1) @ leaning
+        scores[:, source] = -torch.inf
+        if len(members):
+            noisy[members] = torch.multinomial(scores.softmax(1), 1, generator=generator).squeeze(1)
+    return noisy
+
+
+NOISES: dict[str, Callable[[Dataset, float, int], Labels]] = {
+    "none": lambda data, rate, seed: data.labels.cpu(),
+    "symmetric": lambda data, rate, seed: symmetric(data.labels.cpu(), len(data.classes), rate, seed),
+    "asymmetric": lambda data, rate, seed: asymmetric(data.labels.cpu(), data.classes, rate, seed),
+    "asymmetric-authors": lambda data, rate, seed: asymmetric(data.labels.cpu(), data.classes, rate, seed, "authors"),
+    "instance": lambda data, rate, seed: instance_dependent(
+        data.images.cpu(), data.labels.cpu(), len(data.classes), rate, seed
+    ),
 }
 
 
@@ -142,7 +175,7 @@ def apply(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
     if kind == "none":
         # Nobody vouches for the labels here, so they do not become the truth.
         return dataset
-    return relabel(dataset, NOISES[kind](dataset.labels.cpu(), dataset.classes, rate, seed))
+    return relabel(dataset, NOISES[kind](dataset, rate, seed))
 
 
 def relabel(dataset: Dataset, labels: Labels) -> Dataset:

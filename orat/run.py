@@ -72,7 +72,9 @@ class Run:
     )
     attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
     attack_mode: Literal["eval", "train"] = option("eval", "mode of the network while it is attacked")
-    noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors"] = option("none", "labels to flip")
+    noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors", "instance"] = option(
+        "none", "labels to flip"
+    )
     noise_rate: float = option(0.0, "share of the labels to flip")
     noise_seed: int = option(0, "seed of the flips, apart from the training's")
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")

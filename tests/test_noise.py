@@ -52,13 +52,38 @@ def test_three_tenths_of_600_are_180():
     assert (noise.symmetric(labels, 10, 0.3, 0) != labels).sum() == 1800
 
 
-@pytest.mark.parametrize("kind", ["symmetric", "asymmetric", "asymmetric-authors"])
+@pytest.mark.parametrize("kind", ["symmetric", "asymmetric", "asymmetric-authors", "instance"])
 def test_equal_seeds_give_equal_labels_and_other_seeds_others(kind):
-    change, labels, classes = noise.NOISES[kind], balanced(100, 20), noise.CIFAR100
-    first = change(labels, classes, 0.4, 5)
-    assert torch.equal(first, change(labels, classes, 0.4, 5))
-    assert not torch.equal(first, change(labels, classes, 0.4, 6))
-    assert torch.equal(labels, change(labels, classes, 0.0, 5))
+    labels = balanced(100, 20)
+    change, data = noise.NOISES[kind], Dataset(torch.rand(2000, 1, 2, 3), labels, noise.CIFAR100)
+    first = change(data, 0.4, 5)
+    assert torch.equal(first, change(data, 0.4, 5))
+    assert not torch.equal(first, change(data, 0.4, 6))
+    assert torch.equal(labels, change(data, 0.0, 5))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_instance_noise_flips_about_the_rate_of_all_classes_and_never_to_itself(rate):
+    labels = balanced(10, 2000)
+    noisy = noise.instance_dependent(torch.rand(20_000, 1, 4, 4), labels, 10, rate, 0)
+    shares = [(noisy[labels == source] != source).double().mean().item() for source in range(10)]
+    # Around a rate of 0.1, cutting the normal distribution at 0 raises its mean: by 0.1 times the hazard at -1.
+    expected = rate + 0.1 * 0.2876 if rate == 0.1 else rate
+    assert sum(shares) / 10 == pytest.approx(expected, abs=0.01)
+    assert max(abs(share - expected) for share in shares) < 0.05
+
+
+def test_instance_noise_sends_alike_samples_to_the_same_class():
+    """Bytes and floats of the same images lean alike; of two images, each to a class of its own."""
+    images = torch.randint(0, 256, (2, 1, 6, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+    labels = torch.zeros(4000, dtype=torch.int64)
+    many = images.repeat(2000, 1, 1, 1)
+    noisy = noise.instance_dependent(many, labels, 10, 0.5, 3)
+    assert torch.equal(noisy, noise.instance_dependent(many.float() / 255, labels, 10, 0.5, 3))
+    for which in (0, 1):
+        flipped = noisy[which::2][noisy[which::2] != 0]
+        assert flipped.bincount().max() / len(flipped) > 0.5
+    assert noisy[noisy != 0].unique().numel() > 1
 
 
 def test_noise_leaves_the_global_random_state_alone():
