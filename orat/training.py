@@ -169,6 +169,8 @@ def end_epoch(learner: Learner) -> dict[str, Any]:
     record["state"] = learner.state.end_epoch()
     learner.epoch, learner.step = learner.epoch + 1, 0
     learner.loss_sum.zero_()
+    if learner.epoch == 1:  # the network begins: with the randomness that it would have had without scouts
+        learner.generator.manual_seed(learner.run.seed)
     return record
 
 

@@ -107,6 +107,16 @@ def test_orat_that_drops_nothing_is_at_to_the_bit(solver: str, tiny: str, tmp_pa
     assert results[0]["last"] == results[1]["last"]
 
 
+@pytest.mark.parametrize("augment", ["none", "crop-flip"])
+def test_orat_that_is_told_nothing_and_finds_nothing_is_at_to_the_bit(augment: str, tiny: str, tmp_path: Path) -> None:
+    """After one epoch scouts know too little to cut anything."""
+    for name, method in (("at", orat.AT()), ("orat", orat.ORAT(scout_epochs=1))):
+        orat.train(quick(tiny, method, augment=augment), tmp_path / name, device="cpu", display=SILENT)
+    assert orat.suspects(tmp_path / "orat", device="cpu").cut.sum() == 0
+    at, automatic = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
+    assert all(torch.equal(at[key], automatic[key]) for key in at)
+
+
 def test_orat_that_drops_something_is_not_at(tiny: str, tmp_path: Path) -> None:
     for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=1, ramp=0)}.items():
         orat.train(quick(tiny, method, epochs=2), tmp_path / name, display=SILENT)
