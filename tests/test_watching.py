@@ -159,7 +159,7 @@ def test_scouts_are_asked_before_the_first_epoch_and_the_cut_stays() -> None:
 
 
 def test_the_network_is_heard_whenever_it_has_learned_for_twice_as_long() -> None:
-    """One wrong label is right by all that scouts say. The network knows better in some epochs, and nothing in others."""
+    """One wrong label is right by all that scouts say. The network knows better in some epochs, in others nothing."""
     state = told(sharpness=3.0)
     wrong = state.given != torch.arange(state.n) % CLASSES
     state.end_epoch()
