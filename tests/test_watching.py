@@ -292,7 +292,7 @@ def test_scouts_learn_enough_within_a_share_of_what_the_run_costs() -> None:
     assert scouted(n=1_000_000, epochs=100, cost=0.1) == (36, 512)
     assert scouted(n=6400, epochs=1000, cost=0.1) == (70, 128)  # 3,500 steps
     assert scouted(n=6400, epochs=1000, cost=0.1, batch_size=64) == (36, 64)
-    assert scouted(n=50_000, epochs=20, cost=0.1) == (16, 500)
+    assert scouted(n=50_000, epochs=20, cost=0.1) == (14, 500)
     assert scouted(n=50_000, epochs=20, cost=2.0) == (8, 500)  # below which none knows anything
     assert scouted(n=50_000, epochs=2, cost=2.0) == (2, 500)
 

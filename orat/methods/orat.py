@@ -26,7 +26,7 @@ class ORAT(Ranked):
     memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
     scout_model: str | None = option(None, "network of the scouts", unset="quick_cnn, or the run's if it is cheaper")
     scout_epochs: int | None = option(
-        None, "epochs that scouts learn", least=1, unset="36 or 3,500 steps, within 8 % of the run's arithmetic"
+        None, "epochs that scouts learn", least=1, unset="36 or 3,500 steps, within 7 % of the run's arithmetic"
     )
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from orat.lazy import watching
 from orat.methods.setting import Setting
 
 EPOCHS, STEPS = 36, 3500  # enough of either
-SHARE = 0.08  # of the run's arithmetic at most, which on a GPU is twice as much of its time
+SHARE = 0.07  # of the run's arithmetic at most, which on a GPU is twice as much of its time
 FEWEST = 8  # epochs, whatever they cost, where the run has as many
 LARGEST_BATCH, FEWEST_STEPS = 512, 100  # what a GPU does at once, and what an epoch should have
 
