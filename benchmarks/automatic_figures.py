@@ -17,9 +17,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from orat.curves import BLUE, GRAY
+from orat.curves import BLUE, GRAY, ORANGE, RED
 from orat.outliers import KNOWING
-from orat.search_plots import ORANGE, RED
 
 Row = dict[str, Any]
 NAMES = {

@@ -71,12 +71,12 @@ def content_of(name: str) -> Row | None:
 
 
 def section(title: str, files: dict[str, str], of: Any, words: str) -> list[str]:
-    """One table for each of some files."""
-    lines = ["", f"## {title}", "", words]
+    """One table for each of some files, if there are any."""
+    lines = []
     for name, data in files.items():
         if (content := content_of(name)) is not None:
             lines += ["", f"{data[0].upper()}{data[1:]}:", "", *of(content["rows"]), *origin(name, content)]
-    return lines
+    return ["", f"## {title}", "", words, *lines] if lines else []
 
 
 def origin(name: str, content: Row) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from orat.run_folder import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ATTACKS = {"eps": "pgd20-madry", "steps": "pgd"}  # what the curve runs against -> the attack it takes
 STEP_SIZE = "min(eps, 2.5 eps / steps)"  # Madry et al. (2018), but one step is FGSM; see `attack_at`
@@ -28,6 +29,7 @@ EPS_SHARES = (0, 1 / 4, 1 / 2, 3 / 4, 1, 3 / 2, 2, 3, 4)  # radii as multiples o
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200)
 CHANCE = 2  # standard errors by which an accuracy may rise
 BLUE, GRAY = "#1f5fa8", "#444444"
+GREEN, ORANGE, RED = "#2e7d32", "#e8710a", "#b3261e"
 
 
 def curve(
@@ -235,3 +237,14 @@ def draw_steps(axes: Axes, record: Mapping[str, Any]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel(f"steps of PGD ({norm}, eps {radius_label(eps, in_pixels(eps, norm))})", fontsize=12)
+
+
+def write_figure(make: Callable[[], Figure], file: Path) -> None:
+    """Draws a figure into a PNG file, past pyplot and its global state."""
+    require("matplotlib.backends.backend_agg", "plots", f"the picture {file.name}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer = io.BytesIO()
+    FigureCanvasAgg(make()).print_png(buffer)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, buffer.getvalue())

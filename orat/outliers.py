@@ -52,9 +52,8 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
     if second is not None:
         other = Sides(second.detach().double().log_softmax(1), given)
-        doubt = (2 * places_in(sides) / sides.sizes[given]).clamp(
-            SUREST, LEAST_SURE
-        )  # a chance is that of so many samples
+        behind = sides.sizes[given] / (2 * places_in(sides))  # samples that a chance is of
+        doubt = (1 / behind).clamp(SUREST, LEAST_SURE)
         weight = min(1.0, knowledge(other.looks_like, given, rate, float(error)))
         wrong = together(wrong, chances_of(other, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
     known = knowledge(sides.looks_like, given, rate, float(error))
@@ -72,7 +71,7 @@ def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor, weight: 
     return torch.sigmoid(first + weight * (second - torch.logit(before)))
 
 
-def knowledge(looks_like: Labels, given: Labels, rate: float, error: float = 0.0) -> float:
+def knowledge(looks_like: Labels, given: Labels, rate: float, error: float) -> float:
     """How often a network agrees with the labels, of how often it could with so many wrong; both beyond chance.
 
     One that knows little of the classes finds them in each other's places, as wrong labels are: it is no judge. What

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil, isnan, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orat.breakdown import require
-from orat.curves import BLUE, GRAY
-from orat.run_folder import replace_file
+from orat.curves import BLUE, GRAY, ORANGE, RED, write_figure
 from orat.search_space import Axis, Range, Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RED, ORANGE = "#b3261e", "#e8710a"
 TITLES = {"natural": "natural", "pgd10": "PGD-10"}
 SPREAD = 20  # a field whose largest value is so many times its smallest is drawn on a logarithmic scale
 ROOM = 0.11  # of the axis, for a tick and its label
@@ -27,13 +23,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def write_picture(rows: Rows, axes: Sequence[Axis], by: str, file: Path) -> None:
-    """Draws the rows of a search, best first, past pyplot and its global state."""
-    require("matplotlib.backends.backend_agg", "plots", f"the picture {file.name}")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = io.BytesIO()
-    FigureCanvasAgg(picture(rows, axes, by)).print_png(buffer)
-    replace_file(file, buffer.getvalue())
+    """Draws the rows of a search, best first."""
+    write_figure(lambda: picture(rows, axes, by), file)
 
 
 def picture(rows: Rows, axes: Sequence[Axis], by: str) -> Figure:

@@ -9,10 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
+from orat.curves import write_figure
 from orat.errors import InputError
 from orat.ranking import ranked_range
 from orat.theory import Gap, Task, logistic, measured_gaps, worst_margins
-from orat.theory.figures import bounds_figure, class_bound, gap_figure, write_figure
+from orat.theory.figures import bounds_figure, class_bound, gap_figure
 from orat.theory.gap import distribution, draw, ranks, risk, train
 
 TASK = Task()

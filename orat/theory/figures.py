@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from math import sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from orat.breakdown import require
-from orat.curves import BLUE, GRAY
-from orat.run_folder import replace_file
+from orat.curves import BLUE, GRAY, GREEN, ORANGE, RED
 from orat.theory.complexity import complexity_from_norms
 from orat.theory.gap import Gap
 from orat.theory.generalization import Bound, Setting, linear_bound, network_bound
@@ -21,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ORANGE, GREEN, RED = "#d9730d", "#2e7d32", "#b3261e"
 DIMENSION, HIDDEN, EPS, NU, N = 784, 100, 0.1, 0.8, 60_000  # as of MNIST, with pixels in 0..1
 # Each class: its name, its color, and the exponent of its norm; the network has rows of l_1 norm 1.
 LINEAR = {"linear, p = 1": (BLUE, 1.0), "linear, p = 2": (ORANGE, 2.0), "linear, p = ∞": (GREEN, float("inf"))}
@@ -104,14 +99,3 @@ def tidy(panel: Axes) -> None:
     panel.set_axisbelow(True)
     panel.tick_params(labelsize=10)
     panel.spines[["top", "right"]].set_visible(False)
-
-
-def write_figure(make: Callable[[], Figure], file: Path) -> None:
-    """Draws a figure into a PNG file, past pyplot and its global state."""
-    require("matplotlib.backends.backend_agg", "plots", f"the picture {file.name}")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = io.BytesIO()
-    FigureCanvasAgg(make()).print_png(buffer)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, buffer.getvalue())
