@@ -130,7 +130,7 @@ def under_autoattack(job: Job, examples: int) -> dict[str, Any]:
     test, run, model = job.parts.test, job.run, job.learner.model
     assert test is not None
     model.load_state_dict(job.folder.load_tensors("model"))
-    first = test.take(torch.arange(min(examples, len(test))))
+    first = test.first(examples)
     accuracy = evaluate(model, first, suite(run.eps, run.norm, ["autoattack"]), run.seed)
     return {"autoattack": round(100 * accuracy["autoattack"], 2), "autoattacked": len(first)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from orat import data as datasets
@@ -65,4 +64,4 @@ def first_test_images(
     test = datasets.load(name, data_dir, image_size).test
     if test is None:
         raise InputError(f"the data set {name} has no test part: add a folder test/ beside train/")
-    return test if examples is None else test.take(torch.arange(min(examples, len(test))))
+    return test if examples is None else test.first(examples)

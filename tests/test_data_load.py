@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from orat import data
@@ -165,3 +166,14 @@ def test_the_script_makes_the_sample_again(tmp_path: Path, mnist_dir: Path) -> N
     assert again.test is not None
     assert bundled.test is not None
     assert again.test.fingerprint() == bundled.test.fingerprint()
+
+
+def test_some_samples_are_the_first_but_of_all_classes_where_sorted_by_class() -> None:
+    labels = torch.tensor([0, 2, 1, 0, 1, 2, 1, 2, 0])
+    data = Dataset(torch.linspace(0, 1, 9)[:, None], labels, ("a", "b", "c"))
+    in_order = data.take(labels.argsort(stable=True))
+    assert data.first(4).labels.tolist() == [0, 2, 1, 0]
+    assert in_order.first(4).labels.tolist() == [0, 0, 1, 2]
+    assert in_order.first(3).labels.tolist() == [0, 1, 2]
+    assert data.first(100).labels.tolist() == labels.tolist()
+    assert in_order.first(100).labels.tolist() == in_order.labels.tolist()

@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
     one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {ATTACKS}")
     one.add_argument("--eps", help="another radius than the run's, such as 8/255")
     one.add_argument("--norm", help="another norm than the run's: linf, l2 or l1")
-    one.add_argument("--examples", metavar="N", help="only the first N test images")
+    one.add_argument("--examples", metavar="N", help="only the first N test images (of a folder: N of all classes)")
     one.add_argument("--weights", help="of a run: last or chosen epoch (default: last); with --model: a file")
     one.add_argument("--model", metavar="MODULE:FUNCTION", help="a function that returns a torch module instead of RUN")
     one.add_argument("--data", help="with --model: what to test it on, as in `orat train`")
