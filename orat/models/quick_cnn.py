@@ -52,10 +52,14 @@ class Differences(nn.Module):
 
 
 class Largest(nn.Module):
-    """The largest value of each channel; torch's pooling of this kind adds up gradients in any order on a GPU."""
+    """The largest value of each channel, by its place.
+
+    torch's pooling of this kind adds up gradients in any order on a GPU. By `amax` they would go where the value is met
+    again, and compiled, in a half, it may be met nowhere.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.amax((2, 3))
+        return x.flatten(2).max(2).values
 
 
 class Scaled(nn.Linear):
