@@ -65,9 +65,15 @@ def filled(
         cell = cells.pop(sitting)
         origin = {"commit": arguments.commit, "at_once": arguments.at_once, **hardware(where)}
         rows.append(cell | row_of(cell, sitting) | origin)
-        arguments.out.write_text(json.dumps({"setting": setting, "rows": rows, **versions()}, indent=1) + "\n")
+        arguments.out.write_text(text_of({"setting": setting, **versions()}, rows))
         print(json.dumps({name: value for name, value in rows[-1].items() if name != unprinted}), flush=True)
     return rows
+
+
+def text_of(head: dict[str, Any], rows: list[Row]) -> str:
+    """JSON with one line a row."""
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "rows": [\n{lines}\n ]\n}}\n'
 
 
 def known_rows(out: Path, setting: dict[str, Any]) -> list[Row]:
