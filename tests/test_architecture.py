@@ -20,7 +20,7 @@ ORDER = (
     "examination", "devices", "provenance", "timing", "finished", "filtering", "operations", "prepare", "held_out",
     "suspecting", "suspects_page", "cleaning", "weights", "fine_tuning", "telling", "execute", "many", "textbook",
     "speed", "foreign", "subjects", "tables", "listing", "demo", "search_space", "search_trials", "search_folder",
-    "search_plots", "searching", "cards", "commands", "cli", "__main__",
+    "search_plots", "searching", "reproduce", "cards", "commands", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -41,7 +41,9 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.err
 
 
-COMMANDS = ("train", "train-many", "search", "evaluate", "outliers", "clean", "methods", "data", "demo", "bench")
+COMMANDS = (
+    "train", "train-many", "search", "evaluate", "outliers", "clean", "reproduce", "methods", "data", "demo", "bench",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])

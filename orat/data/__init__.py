@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PUBLIC = ("mnist", "cifar10", "cifar100")
 TOYS = ("toy-balanced", "toy-imbalanced", "toy-imbalanced-2")
 NAMES = (*PUBLIC, "sample", *TOYS)
+SCRAMBLED = "scrambled:"  # before a name or path: its images in the layout of the authors' noise script
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
@@ -36,6 +37,10 @@ class Found:
 
 def load(name: str, data_dir: Path | None = None, image_size: tuple[int, int] | None = None) -> Splits:
     """The data set of this name, or in the folder, .npz or .tar file at this path."""
+    if name.startswith(SCRAMBLED):
+        from orat.data.scrambled import scrambled
+
+        return scrambled(load(name.removeprefix(SCRAMBLED), data_dir, image_size))
     path = Path(name).expanduser()
     if name not in NAMES and (path.is_dir() or (path.name.endswith(TAR_ENDINGS) and path.is_file())):
         from orat.data import folder

@@ -1,0 +1,51 @@
+"""A run that is tested after every epoch, as the authors' code does, and the figures that come of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orat.execute import Job
+from orat.many import Sitting
+from orat.run_folder import replace_file
+
+FILE = "tested.jsonl"
+
+
+class EveryEpoch(Job):
+    """A training that is tested after every epoch; its steps are those of the job that it takes over."""
+
+    def __init__(self, job: Job) -> None:
+        vars(self).update(vars(job))
+
+    def validate(self, epoch: int) -> dict[str, float]:
+        """Validates as ever, then tests; the line is on disk before the checkpoint that counts on it."""
+        accuracy = super().validate(epoch)
+        record = {"epoch": epoch, **self.accuracy(f"epoch {epoch}")}
+        lines = [line for line in tested(self.folder.path) if line["epoch"] < epoch] + [record]
+        replace_file(self.folder.path / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        return accuracy
+
+
+class EveryEpochSitting(Sitting):
+    """Such a run among others."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        if isinstance(self.job, Job):
+            self.job = EveryEpoch(self.job)
+            self.steps = self.job.steps()
+
+
+def tested(folder: Path) -> list[dict[str, Any]]:
+    """What the tests of all epochs so far found."""
+    file = folder / FILE
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def best(records: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The authors' "best": of each column the largest over all epochs, on the test set and apart from the others."""
+    columns = [name for name in records[0] if name != "epoch"] if records else []
+    return {name: max(record[name] for record in records) for name in columns}

@@ -1,0 +1,86 @@
+"""What the folder of a trial says: whether it is done, and how accurate the network is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orat.reproduce.every_epoch import best, tested
+from orat.reproduce.settings import Trial
+from orat.run_folder import RunFolder, replace_file
+from orat.tables import shares
+
+AUTOATTACK = "autoattack"
+LAST, CHOSEN, BEST = "last", "chosen", "best"
+
+
+def parts_of(trial: Trial) -> tuple[str, ...]:
+    """Which epochs a trial is reported by: the last and the one that validation chose, or the best on test."""
+    if trial.protocol == "authors":
+        return (BEST,)
+    return (LAST, CHOSEN) if trial.run.validation else (LAST,)
+
+
+def outcome(trial: Trial, columns: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The accuracies of each part, as shares; nothing of a trial that is not done."""
+    result = RunFolder(trial.folder).result()
+    if result is None or not is_done(trial, columns):
+        return {}
+    found = {}
+    for part in parts_of(trial):
+        accuracy = best(tested(trial.folder)) if part == BEST else shares(result[part])
+        if AUTOATTACK in columns:
+            accuracy |= json.loads(report_file(trial.folder, weights_of(result, part)).read_text())["accuracy"]
+        found[part] = {name: accuracy[name] for name in columns if name in accuracy}
+    return found
+
+
+def is_done(trial: Trial, columns: Sequence[str]) -> bool:
+    """Whether nothing is left to do for these columns."""
+    result = RunFolder(trial.folder).result()
+    return result is not None and (AUTOATTACK not in columns or not unattacked(trial, result))
+
+
+def unattacked(trial: Trial, result: dict[str, Any]) -> list[str]:
+    """Which weights AutoAttack has not been run on; the last epoch's stand for the chosen one's if they are those."""
+    wanted = dict.fromkeys(weights_of(result, part) for part in parts_of(trial))
+    return [weights for weights in wanted if not report_file(trial.folder, weights).is_file()]
+
+
+def weights_of(result: dict[str, Any], part: str) -> str:
+    """The weights of a part."""
+    return LAST if result[part]["epoch"] == result[LAST]["epoch"] else part
+
+
+def report_file(folder: Path, weights: str) -> Path:
+    """Where the report of AutoAttack on these weights lies."""
+    return folder / f"{AUTOATTACK}-{weights}" / "report.json"
+
+
+def curve(trial: Trial) -> list[dict[str, Any]]:
+    """Loss and, where it was tested, accuracy after every epoch."""
+    accuracy = {line["epoch"]: line for line in tested(trial.folder)}
+    history = (line for line in RunFolder(trial.folder).history() if line["epoch"] > 0)
+    return [
+        {"epoch": line["epoch"], "loss": line["loss"], **shares(accuracy.get(line["epoch"], {}))} for line in history
+    ]
+
+
+def broken(trial: Trial) -> str | None:
+    """Why a training ended without a result, if it did."""
+    file = trial.folder / "broken.json"
+    return json.loads(file.read_text())["error"] if file.is_file() else None
+
+
+def note_end(trial: Trial, error: str | None, origin: dict[str, Any]) -> None:
+    """Writes down where a trial was trained, or why it has no result: what broke once is not trained again."""
+    name, content = ("origin.json", origin) if error is None else ("broken.json", {"error": error, **origin})
+    replace_file(trial.folder / name, json.dumps(content, indent=2).encode() + b"\n")
+
+
+def origin_of(trial: Trial) -> dict[str, Any]:
+    """Where a trial was trained, if it was noted."""
+    file = trial.folder / "origin.json"
+    return json.loads(file.read_text()) if file.is_file() else {"commit": None}

@@ -1,0 +1,174 @@
+"""The join of ours and theirs with hand-made results, the marks of the paper's spread, and the list with its costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orat.cli import main
+from orat.models import build
+from orat.operations import forward_operations
+from orat.reproduce import showing
+from orat.reproduce.artifacts import Artifact, artifact, artifacts
+from orat.reproduce.cells import Cell, choose
+from orat.reproduce.costs import FORWARD, SIZES, forward, operations, rate, seconds
+from orat.reproduce.joining import compared, joined, spread
+from orat.reproduce.outcomes import is_done, outcome
+from orat.reproduce.settings import Places, Trial, run_of, trial_of
+
+PLACES = Places(Path("out"))
+PLACE = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 40}
+ORAT = Cell(**PLACE, method="ORAT", k=59950, m=11000, theirs={"natural": 99.36, "fgsm": 98.0})  # type: ignore[arg-type]
+TABLE = Artifact("made", "by hand", (ORAT,), columns=("natural", "fgsm"))
+
+
+def finish(trial: Trial, last: dict[str, float], chosen: dict[str, float] | None = None) -> None:
+    """Writes the result of a run that never was."""
+    trial.folder.mkdir(parents=True)
+    result: dict[str, Any] = {"last": {"epoch": 50, **last}, "chosen": {"epoch": 40, **(chosen or last)}}
+    (trial.folder / "result.json").write_text(json.dumps(result))
+
+
+def trials(out: Path, seeds: tuple[int, ...], protocol: str = "ours") -> list[Trial]:
+    """The cell with these seeds."""
+    return [trial_of(TABLE, ORAT, protocol, seed, Places(out)) for seed in seeds]
+
+
+def test_the_join_has_mean_deviation_difference_and_the_number_of_seeds(tmp_path: Path) -> None:
+    three = trials(tmp_path, (0, 1, 2))
+    finish(three[0], {"natural": 0.993, "fgsm": 0.97}, {"natural": 0.99, "fgsm": 0.98})
+    finish(three[1], {"natural": 0.995, "fgsm": 0.98}, {"natural": 0.99, "fgsm": 0.98})
+    rows = joined(TABLE, three)
+    assert [(row["epoch"], row["column"]) for row in rows] == [
+        ("last", "natural"), ("last", "fgsm"), ("chosen", "natural"), ("chosen", "fgsm"),
+    ]  # fmt: skip
+    first = rows[0]
+    assert (first["protocol"], first["method"], first["k"], first["seeds"]) == ("ours", "ORAT", 59950, 2)
+    assert first["ours"] == pytest.approx(99.4)
+    assert first["sd"] == pytest.approx(0.1 * 2**0.5)
+    assert first["theirs"] == 99.36
+    assert first["difference"] == pytest.approx(0.04)
+    assert rows[2]["sd"] == pytest.approx(0)
+
+
+def test_a_cell_without_a_run_is_a_hole(tmp_path: Path) -> None:
+    for row in joined(TABLE, trials(tmp_path, (0,))):
+        assert (row["seeds"], row["ours"], row["sd"], row["difference"], row["within"]) == (0, None, None, None, None)
+        assert row["theirs"] is not None
+
+
+def test_both_protocols_are_rows_that_say_which_they_are(tmp_path: Path) -> None:
+    rows = joined(TABLE, trials(tmp_path, (0,)) + trials(tmp_path, (0,), "authors"))
+    assert [(row["protocol"], row["epoch"]) for row in rows[::2]] == [
+        ("ours", "last"), ("ours", "chosen"), ("authors", "best"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "within"), [(99.36, True), (99.42, True), (99.30, True), (99.43, False), (99.29, False)]
+)
+def test_two_deviations_of_the_papers_ten_runs_are_within(ours: float, within: bool) -> None:
+    row = compared([ours], ORAT, "natural")
+    assert (row["their_sd"], row["sd_from"], row["within"]) == (0.03, "here", within)
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "wanted"),
+    [
+        ({}, "pgd20", (0.08, "here")),
+        ({"method": "AT"}, "natural", (0.87, "here")),
+        ({"eps": "0.2"}, "natural", (0.03, "borrowed")),
+        ({"noise": "asymmetric", "rate": 10}, "cw", (0.07, "borrowed")),
+        ({"data": "cifar100", "eps": "2/255"}, "natural", (0.47, "here")),
+        ({"data": "cifar10", "eps": "2/255"}, "natural", (None, None)),
+        ({"method": "AT w/o"}, "natural", (None, None)),
+        ({}, "autoattack", (None, None)),
+    ],
+)
+def test_the_spread_is_of_the_place_or_of_the_same_method_and_data_or_unknown(
+    changes: dict[str, Any], column: str, wanted: tuple[float | None, str | None]
+) -> None:
+    assert spread(Cell(**{**PLACE, "method": "ORAT", **changes}), column) == wanted
+
+
+def test_nothing_is_marked_where_nothing_is_known() -> None:
+    cell = Cell("cifar10", "2/255", "symmetric", 20, "AT", theirs={"natural": 61.1})
+    row = compared([61.1], cell, "natural")
+    assert row["within"] is None
+    assert showing.figures(row) == ("61.10", "61.10", "+0.00")
+
+
+def test_marks_say_where_the_spread_is_from_and_are_green() -> None:
+    here = showing.figures(compared([99.35, 99.37], ORAT, "natural"))
+    assert here == ("99.36 ±0.01", "99.36", "[green]+0.00*[/green]")
+    other = Cell(**{**PLACE, "eps": "0.2", "method": "ORAT", "theirs": {"natural": 99.0}})  # type: ignore[arg-type]
+    assert showing.figures(compared([99.0], other, "natural"))[2] == "[green]+0.00~[/green]"
+    assert showing.figures(compared([90.0], other, "natural"))[2] == "-9.00"
+    assert showing.figures(compared([], other, "natural")) == ("-", "99.00", "-")
+
+
+def test_a_report_is_aligned_and_whole_on_a_narrow_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["reproduce", "table1", "--report", "--only", "data=mnist,eps=0.1", "--out", str(tmp_path / "no")]) == 0
+    text = capsys.readouterr().out
+    lines = [line for line in text.splitlines() if " ours " in line]
+    assert len(lines) == 59 * 2
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split()[-3:] == ["-", "86.05", "-"]
+    assert "no known spread and no mark" in text
+    assert not (tmp_path / "no").exists()
+
+
+def test_autoattack_is_done_when_both_epochs_were_attacked(tmp_path: Path) -> None:
+    table = artifact("autoattack")
+    trial = trial_of(table, table.cells[0], "ours", 0, Places(tmp_path))
+    finish(trial, {"natural": 0.9})
+    for weights, accuracy in (("last", 0.5), ("chosen", 0.6)):
+        assert not is_done(trial, table.columns)
+        assert outcome(trial, table.columns) == {}
+        folder = trial.folder / f"autoattack-{weights}"
+        folder.mkdir()
+        (folder / "report.json").write_text(json.dumps({"accuracy": {"autoattack": accuracy}}))
+    assert outcome(trial, table.columns) == {"last": {"autoattack": 0.5}, "chosen": {"autoattack": 0.6}}
+
+
+def test_the_list_tells_cells_what_is_done_time_and_missing_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = choose(artifact("table1").cells, {"data": ["mnist"], "method": ["ST"], "rate": ["0"]}, "table1")[0]
+    finish(trial_of(artifact("table1"), cell, "ours", 0, Places(tmp_path)), {"natural": 0.9})
+    flags = ["--out", str(tmp_path), "--data-dir", str(tmp_path), "--device", "cpu"]
+    assert main(["reproduce", "--list", *flags, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in listed["rows"]}
+    assert (rows["table1"]["cells"], rows["table1"]["runs"], rows["table1"]["done"]) == (354, 354, 1)
+    assert (rows["stability"]["cells"], rows["stability"]["runs"]) == (14, 140)
+    assert rows["toy"]["data"] == "toy-balanced, toy-imbalanced, toy-imbalanced-2"
+    assert rows["pretrained"]["data"] == "cifar100 (missing), weights (missing)"
+    assert all(row["seconds"] > 0 for row in rows.values())
+    assert "as measured on one NVIDIA H200" in listed["notes"][0]
+    assert "orat data --download cifar10" in listed["notes"][2]
+
+
+def test_operations_of_the_papers_networks_are_what_is_counted() -> None:
+    for one in artifacts().values():
+        for data, model in {(cell.data, run_of(cell, "ours", 0, PLACES).model) for cell in one.cells[:9]}:
+            shape, classes, *_ = SIZES[data]
+            assert forward_operations(build(model, shape, classes, 0), shape) == pytest.approx(FORWARD[model], rel=1e-3)
+
+
+def test_the_cost_of_a_run_is_its_operations_at_the_measured_rate() -> None:
+    cell = Cell("mnist", "0.1", "none", 0, "AT")
+    trial = trial_of(artifact("table1"), cell, "ours", 0, Places(Path("out")))
+    step = 128 * forward("lenet", "mnist") * 23  # ten gradients to images, one to weights
+    assert rate("cpu", "lenet") == pytest.approx(step / 0.508)
+    training = 57_000 * 50 / 128 * step
+    assert training < operations(trial) < 1.1 * training
+    assert seconds([trial, trial], "cuda") == pytest.approx(2 * operations(trial) / rate("cuda", "lenet"))
+    standard = trial_of(artifact("table1"), Cell("mnist", "0.1", "none", 0, "ST"), "ours", 0, Places(Path("out")))
+    assert operations(standard) < operations(trial) / 4
