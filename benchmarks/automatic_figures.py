@@ -52,8 +52,9 @@ def main() -> None:
     if arguments.rates:
         pictures["accuracy"] = accuracy(rows_of(arguments.rates))
     for name, picture in pictures.items():
-        picture.savefig(arguments.out / f"{name}.png")
-        print(arguments.out / f"{name}.png")
+        file = arguments.out / f"automatic-{name}.png"
+        picture.savefig(file)
+        print(file)
 
 
 def rows_of(file: Path) -> list[Row]:

@@ -37,6 +37,8 @@ CLEANLAB = {
     "beside-cleanlab-sample": "bundled MNIST sample", "beside-cleanlab-mnist": "MNIST",
     "beside-cleanlab-cifar10": "CIFAR-10 (JPEG copies)",
 }  # fmt: skip
+HEADLINES = {"automatic-cifar10": "CIFAR-10, 8/255", "automatic-mnist": "MNIST, 0.1"}
+KINDS = (("none", 0.0), ("symmetric", 0.2), ("symmetric", 0.4), ("asymmetric", 0.4))
 FOREIGN = {"foreign-sample": "bundled MNIST sample", "foreign-mnist": "MNIST"}
 
 
@@ -62,6 +64,33 @@ def main() -> None:
     lines += section("Wrong labels beside cleanlab", CLEANLAB, cleanlab_lines, CLEANLAB_WORDS)
     lines += section("Images that belong to no class", FOREIGN, foreign_lines, FOREIGN_WORDS)
     print("\n".join(lines))
+
+
+def headlines() -> list[str]:
+    """The table of the README: natural accuracy and that under PGD-20 of AT, of ORAT that is told nothing, and of the oracle."""
+    arms = {"at": "AT", "automatic": "ORAT, told nothing", "oracle": "oracle"}
+    titles = ["Natural / PGD-20", "wrong labels", *arms.values(), "estimated share (true)"]
+    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    for name, data in HEADLINES.items():
+        rows = (content_of(name) or {"rows": []})["rows"]
+        for noise, rate in KINDS:
+            of_kind = [row for row in rows if (row["noise"], row["rate"]) == (noise, rate)]
+            by_arm = {arm: [row for row in of_kind if row["arm"] == arm] for arm in arms}
+            if not by_arm["automatic"]:
+                continue
+            figures = [
+                f"{mean(row['natural'] for row in own):.1f} / {mean(row['pgd20'] for row in own):.1f}" if own else "-"
+                for own in by_arm.values()
+            ]
+            truth, found = (mean(values) for values in zip(*map(shares_of, by_arm["automatic"]), strict=True))
+            said = f"{noise} {rate:.0%}" if rate else "none"
+            lines.append(table_line([data, said, *figures, f"{100 * found:.1f} % ({100 * truth:.1f} %)"]))
+    return lines
+
+
+def shares_of(row: Row) -> tuple[float, float]:
+    """The true and the estimated share of wrong labels."""
+    return row.get("flipped", 0.0), row["wrong"][-1]
 
 
 def content_of(name: str) -> Row | None:

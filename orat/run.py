@@ -161,7 +161,7 @@ def check(run: Run) -> None:
     if run.noise != "none" and run.noise_rate == 0:
         raise InputError(f"noise = {run.noise!r} with noise_rate = 0 flips nothing: give a rate, such as 0.4")
     if run.noise == "none" and run.noise_rate > 0:
-        raise InputError(f"noise_rate = {run.noise_rate:g} without noise: say symmetric or asymmetric")
+        raise InputError(f"noise_rate = {run.noise_rate:g} without noise: say which, such as --noise symmetric")
     if run.labels is not None and run.noise != "none":
         raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
     if not 0 <= run.validation < 1:

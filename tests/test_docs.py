@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import automatic_page
 import pytest
 
 from orat.cli import main
@@ -39,6 +40,10 @@ def test_the_page_of_the_automatic_form_is_made_from_the_measured_numbers() -> N
     command = [sys.executable, ROOT / "benchmarks" / "automatic_page.py"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert (ROOT / "docs" / "automatic-measured.md").read_text() == printed
+
+
+def test_the_readme_shows_what_the_automatic_form_was_measured_to_reach() -> None:
+    assert "\n".join(automatic_page.headlines()) in (ROOT / "README.md").read_text()
 
 
 def test_every_method_was_measured_with_three_seeds(defenses: dict[str, Any]) -> None:

@@ -1,0 +1,152 @@
+"""The paper's numbers beside ours as a page of the docs, from all reports of `orat reproduce` that there are.
+
+orat reproduce table1 --report --json > results/reproduce-table1.json
+python benchmarks/reproduced_page.py > docs/reproduced.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from itertools import combinations, groupby
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+Row = dict[str, Any]
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+TITLES = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
+NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
+PLACE = ("data", "eps", "noise", "rate")
+HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
+# The paper, reproduced
+
+Every number here was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
+in %, and in brackets the difference to what is printed there. **ours**: right images, exact radii, the last epoch, whatever the test set says of others.
+**authors**: as their code does it, each column's best epoch on the test set, each by itself ([errata](errata.md), 20 to 26). Cells that
+were not run are left out. Green figures of the terminal, the epoch that validation chose, seeds, hardware and commits are in the files under `results/`."""
+
+
+def main() -> None:
+    """Prints the page."""
+    lines = [HEAD]
+    for file in sorted(RESULTS.glob("reproduce-*.json"), key=place_of):
+        content = json.loads(file.read_text())
+        rows = [row for row in content["rows"] if row["ours"] is not None and row["epoch"] != "chosen"]
+        if rows:
+            lines += ["", f"## {content['what']}", *body(content, rows), *origin(file.stem, content)]
+    print("\n".join(lines))
+
+
+def place_of(file: Path) -> tuple[int, str]:
+    """Tables in the order of the paper, then what else there is."""
+    order = ("table1", "stability", "autoattack", "effect-of-m", "effect-of-k", "toy")
+    name = file.stem.removeprefix("reproduce-")
+    found = next((number for number, start in enumerate(order) if name.startswith(start)), len(order))
+    return found, name
+
+
+def body(content: Row, rows: list[Row]) -> list[str]:
+    """What was read into the paper, the figure if there is one, what the numbers say, and the numbers."""
+    name = content["name"]
+    said = [f"{content['note'][0].upper()}{content['note'][1:]}."] if content["note"] else []
+    picture = ROOT / "docs" / "figures" / f"reproduce-{name}.png"
+    said += [f"![{content['what']}](figures/{picture.name})"] if picture.is_file() else []
+    said += [text for text in (nearness(rows), orders(rows)) if text]
+    return [line for text in said for line in ("", text)] + tables(rows)
+
+
+def nearness(rows: Iterable[Row]) -> str:
+    """How near AT and ORAT come to the paper, by protocol."""
+    parts = []
+    for protocol, group in grouped(rows, lambda row: row["protocol"]):
+        off = [row["difference"] for row in group if row["method"] in ("AT", "ORAT") and row["difference"] is not None]
+        if off:
+            near = sum(abs(value) <= NEAR for value in off)
+            parts.append(
+                f"{protocol}: {near} of the {len(off)} numbers of AT and ORAT lie within {NEAR} points of the paper's, "
+                f"{mean(off):+.2f} in the mean, from {min(off):+.2f} to {max(off):+.2f}"
+            )
+    return "; ".join(parts) + "." if parts else ""
+
+
+def orders(rows: Iterable[Row]) -> str:
+    """Where another method is best than in the paper, and how many pairs of methods change their order."""
+    others, pairs, changed = [], 0, 0
+    for place, group in grouped(rows, lambda row: (*(row[name] for name in PLACE), row["protocol"], row["column"])):
+        both = [row for row in group if row["theirs"] is not None]
+        for one, other in combinations(both, 2):
+            pairs += 1
+            changed += (one["ours"] - other["ours"]) * (one["theirs"] - other["theirs"]) < 0
+        if len(both) > 2 and (best := top(both, "ours")) != (theirs := top(both, "theirs")):
+            others.append((place, best, theirs))
+    if not pairs:
+        return ""
+    text = f"Of {pairs} pairs of methods in one column, {changed} are in the other order than in the paper."
+    return text + best_words(others)
+
+
+def best_words(others: list[tuple[tuple[Any, ...], str, str]]) -> str:
+    """In how many columns which method takes the first place of which."""
+    counts: dict[tuple[str, str], int] = {}
+    for _, best, theirs in others:
+        counts[best, theirs] = counts.get((best, theirs), 0) + 1
+    said = [f"{best} instead of {theirs} in {count}" for (best, theirs), count in sorted(counts.items())]
+    return f" Another method is best in {len(others)} columns: {', '.join(said)}." if others else ""
+
+
+def top(rows: list[Row], who: str) -> str:
+    """The method that is ahead."""
+    return str(max(rows, key=lambda row: row[who])["method"])
+
+
+def tables(rows: list[Row]) -> list[str]:
+    """One table for each data set, radius and protocol."""
+    lines = []
+    for (data, eps, protocol), group in grouped(rows, lambda row: (row["data"], row["eps"], row["protocol"])):
+        columns = [name for name in TITLES if any(row["column"] == name for row in group)]
+        keys = [name for name in ("model", "k", "m") if any(row[name] is not None for row in group)]
+        titles = ["noise", "method", *keys, "seeds", *(TITLES[name] for name in columns)]
+        lines += ["", f"{data}, eps {eps}, **{protocol}**:", "", table_line(titles), "|" + "---|" * len(titles)]
+        for cell, members in grouped(
+            group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m"))
+        ):
+            by_column = {row["column"]: row for row in members}
+            noise = f"{cell[2]} {cell[3]} %" if cell[3] else "none"
+            said = ["-" if by_key is None else by_key for by_key in (members[0][name] for name in keys)]
+            figures = [figure(by_column[name]) if name in by_column else "-" for name in columns]
+            lines.append(table_line([noise, cell[4], *said, members[0]["seeds"], *figures]))
+    return lines
+
+
+def figure(row: Row) -> str:
+    """Ours, its deviation if there are several seeds, and the difference to the paper's if it prints one."""
+    spread = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
+    return f"{row['ours']:.2f}{spread}" + ("" if row["difference"] is None else f" ({row['difference']:+.2f})")
+
+
+def origin(name: str, content: Row) -> list[str]:
+    """Where the numbers come from."""
+    origins = [run["origin"] for run in content["runs"]]
+    devices, commits = (
+        " and ".join(sorted({str(one.get(key))[:12] for one in origins})) for key in ("device", "commit")
+    )
+    return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> list[tuple[Any, list[Row]]]:
+    """Rows of one key together, in the order in which keys are met."""
+    found: dict[Any, list[Row]] = {}
+    for value, group in groupby(rows, key):
+        found.setdefault(value, []).extend(group)
+    return list(found.items())
+
+
+def table_line(cells: Iterable[Any]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The page of the paper's numbers beside ours: what it says of them, by hand, and that it is what the results give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reproduced_page
+
+ROOT = Path(__file__).parents[1]
+
+
+def row(method: str, ours: float | None, theirs: float | None, column: str = "pgd20", **more: Any) -> dict[str, Any]:
+    """A row of a report."""
+    place = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "method": method}
+    difference = None if ours is None or theirs is None else ours - theirs
+    figures = {"seeds": 1, "ours": ours, "sd": None, "theirs": theirs, "difference": difference}
+    return (
+        place
+        | dict.fromkeys(("model", "k", "m"))
+        | {"protocol": "ours", "epoch": "last", "column": column}
+        | figures
+        | more
+    )
+
+
+def page(
+    rows: list[dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    runs = [{"origin": {"device": "NVIDIA H200", "commit": "0123456789abcdef"}}]
+    content = {"what": "Table 1", "name": "table1", "note": "", "rows": rows, "runs": runs}
+    (folder / "reproduce-table1.json").write_text(json.dumps(content))
+    monkeypatch.setattr(reproduced_page, "RESULTS", folder)
+    reproduced_page.main()
+    return capsys.readouterr().out
+
+
+def test_numbers_stand_beside_the_papers_with_what_is_near_and_what_changes_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        row("AT", 97.1, 97.0), row("AT", 98.8, 99.0, "natural"), row("MAIL", 98.0, 97.2),
+        row("ORAT", 97.0, 97.7, k=59950, m=6000, seeds=3, sd=0.2), row("ORAT", 99.5, 99.5, "natural", k=59950, m=6000),
+        row("ORAT", 12.0, 97.7, k=59950, m=6000, epoch="chosen"), row("WMMR", None, 97.0),
+    ]  # fmt: skip
+    text = page(rows, tmp_path, monkeypatch, capsys)
+    assert (
+        "ours: 3 of the 4 numbers of AT and ORAT lie within 0.4 points of the paper's, -0.20 in the mean, from -0.70"
+        in text
+    )
+    assert "Of 4 pairs of methods in one column, 2 are in the other order than in the paper." in text
+    assert "Another method is best in 1 columns: MAIL instead of ORAT in 1." in text
+    assert "| symmetric 20 % | ORAT | 59950 | 6000 | 3 | 99.50 (+0.00) | 97.00 ± 0.20 (-0.70) |" in text
+    assert "| symmetric 20 % | MAIL | - | - | 1 | - | 98.00 (+0.80) |" in text
+    assert "WMMR" not in text
+    assert "Measured on NVIDIA H200 at 0123456789ab ([all numbers](../results/reproduce-table1.json))." in text
+
+
+def test_a_report_without_any_run_has_no_place_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "Table 1" not in page([row("AT", None, 97.0)], tmp_path, monkeypatch, capsys)
+
+
+def test_the_page_is_what_the_results_give(capsys: pytest.CaptureFixture[str]) -> None:
+    reproduced_page.main()
+    assert (ROOT / "docs" / "reproduced.md").read_text() == capsys.readouterr().out
