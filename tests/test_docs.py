@@ -11,6 +11,7 @@ from typing import Any
 
 import automatic_page
 import pytest
+from PIL import Image
 
 from orat.cli import main
 from orat.methods import METHODS
@@ -40,6 +41,18 @@ def test_the_page_of_the_automatic_form_is_made_from_the_measured_numbers() -> N
     command = [sys.executable, ROOT / "benchmarks" / "automatic_page.py"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert (ROOT / "docs" / "automatic-measured.md").read_text() == printed
+
+
+def test_pictures_of_the_automatic_form_are_drawn_from_the_measured_numbers(tmp_path: Path) -> None:
+    runs = ROOT / "results" / "automatic-cifar10.json"
+    command = [sys.executable, ROOT / "benchmarks" / "automatic_figures.py", "--runs", runs, "--out", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    page = (ROOT / "docs" / "automatic.md").read_text()
+    for file in tmp_path.iterdir():
+        assert f"(figures/{file.name})" in page
+        with Image.open(file) as drawn, Image.open(ROOT / "docs" / "figures" / file.name) as shown:
+            assert drawn.size == shown.size
+    assert len(list(tmp_path.iterdir())) == page.count("](figures/")
 
 
 def test_the_readme_shows_what_the_automatic_form_was_measured_to_reach() -> None:
