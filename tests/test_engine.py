@@ -74,7 +74,9 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "convolutions": lambda: network_of(nn.Identity),
     "batch norm": lambda: network_of(nn.BatchNorm2d),
     "dropout": lambda: build("lenet", (1, 16, 16), 3, 0),
+    "quick": lambda: build("quick_cnn", (1, 16, 16), 3, 0),
 }
+LARGE = ("dropout", "quick")  # which want 16 pixels
 
 
 def learner_of(method: Method, network: str = "batch norm", device: str = "cpu", **changes: Any) -> Learner:
@@ -226,7 +228,7 @@ def test_a_replica_in_bfloat16_leads_nearer_than_half_the_radius_would(
 
 @pytest.mark.parametrize("network", ["batch norm", "dropout"])
 def test_attacks_in_training_mode_use_no_replica_and_change_no_bit(network: str) -> None:
-    data = stripes(side=16 if network == "dropout" else 8)
+    data = stripes(side=16 if network in LARGE else 8)
     ends = []
     for engine in (Plain, Mirrored):
         learner = learner_of(orat.AT(), network, attack_mode="train", precision="mixed")
@@ -354,7 +356,7 @@ def on_gpu(
     **changes: Any,
 ) -> Ended:
     """So many steps of a recording engine; without records it executes each of them."""
-    data = stripes(side=16 if network == "dropout" else 8).to("cuda")
+    data = stripes(side=16 if network in LARGE else 8).to("cuda")
     learner, heard = learner_of(method, network, "cuda", **changes), Heard()
     engine = Recorded(learner, data, heard, compiled)
     engine.works = records
@@ -483,6 +485,16 @@ def test_gpu_compiled_steps_lead_where_plain_ones_do(precision: str, limit: floa
     assert (ended.engine.name, ended.lines) == ("compiled", [])
     assert set(ended.engine.records) == {32, 27}
     assert apart(weights(ended.learner.model), weights(learner.model), start) < limit
+
+
+@gpu_only
+@as_torch_warns
+def test_gpu_compiled_scouts_of_the_quick_network_learn_and_their_loss_stays_a_number() -> None:
+    """Compiled in bfloat16, a value and the largest of its channel may be rounded apart."""
+    ended = on_gpu(orat.ORAT(scout_epochs=8), True, 60, "quick", compiled=True, precision="mixed")
+    assert (ended.engine.name, ended.lines) == ("compiled", [])
+    assert ended.sums.isfinite().all()
+    assert all(scout.isfinite().all() for scout in ended.learner.state.parameters())
 
 
 @gpu_only
