@@ -13,6 +13,7 @@ from orat.data import load
 from orat.data.scrambled import scrambled
 from orat.errors import InputError
 from orat.methods import AT, ORAT, AoRR
+from orat.ranking import minmax, ranked_range
 from orat.reproduce.artifacts import PAPER, artifact, artifacts, with_automatic
 from orat.reproduce.cells import Cell, choose, read_only
 from orat.reproduce.settings import Places, run_of, trial_of
@@ -180,6 +181,19 @@ def test_effects_of_k_and_m_are_within_the_data_and_toys_have_the_papers_ranks()
     }  # fmt: skip
 
 
+def test_toys_are_ranked_exactly_since_algorithm_1_takes_a_fraction_of_the_steps_of_its_objective() -> None:
+    losses = torch.linspace(4, 0.1, 200, dtype=torch.float64, requires_grad=True)
+    for cell, share in zip(artifact("toy").cells[2::3], (0.09, 0.095, 0.02), strict=True):
+        k, m = cell.k or 0, cell.m or 0
+        method = run_of(cell, "ours", 0, PLACES).method
+        assert isinstance(method, ORAT)
+        assert (method.k, method.m, method.solver, method.burn_in, method.ramp) == (k, m, "rank", 1, 0)
+        low, high = (losses.detach()[rank - 1] + 1e-9 for rank in (k + 1, m + 1))  # between the ranks
+        theorem, objective = minmax(losses, low, high - low, 200, k, m), ranked_range(losses, k, m)
+        ours, wanted = (torch.autograd.grad(loss, losses)[0] for loss in (theorem, objective))
+        torch.testing.assert_close(ours, share * wanted)
+
+
 def test_automatic_orat_stands_beside_every_orat_without_numbers_of_the_paper() -> None:
     cells = with_automatic(artifact("stability").cells)
     own = cells[14:]
@@ -190,6 +204,7 @@ def test_automatic_orat_stands_beside_every_orat_without_numbers_of_the_paper() 
     method = run_of(own[0], "ours", 0, PLACES).method
     assert isinstance(method, ORAT)
     assert method.m is None
+    assert len(with_automatic(artifact("effect-of-m").cells)) == 66 + 6  # once a place
 
 
 def test_filters_take_several_values_of_a_key_and_any_spelling() -> None:

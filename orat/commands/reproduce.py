@@ -43,6 +43,7 @@ def add(commands: Any) -> None:
     one.add_argument("--weights", metavar="FILE", help="what pretrained starts from")
     one.add_argument("--out", default="runs/reproduce", metavar="DIR", help="where runs go (default: runs/reproduce)")
     one.add_argument("--csv", metavar="FILE", help="write the report to this file, too")
+    one.add_argument("--no-figure", action="store_true", help="do not draw what is there to DIR/NAME.pdf and .png")
     one.add_argument("--commit", help="the commit that is run, where git does not know it")
     add_many(one, "cells")
 
@@ -90,7 +91,7 @@ def means_of(arguments: Namespace, places: Places) -> Means:
 def report(
     artifact: Artifact, trials: list[Trial], arguments: Namespace, errors: dict[str, str], table: Path | None
 ) -> int:
-    """Prints the join and writes it as JSON, and as CSV where that is wanted."""
+    """Prints the join and writes it as JSON, as a figure, and as CSV where that is wanted."""
     from orat.breakdown import write_table
     from orat.reproduce.joining import content, joined
     from orat.reproduce.showing import print_report
@@ -108,7 +109,21 @@ def report(
     else:
         print_report(artifact, rows, errors)
         say(f"runs and {file.name}: {arguments.out}" if file.is_file() else f"{arguments.out}: no runs yet")
+    if not arguments.no_figure:
+        show_figure(whole, arguments)
     return int(bool(errors))
+
+
+def show_figure(whole: dict[str, Any], arguments: Namespace) -> None:
+    """Draws the report and says where; beside JSON, which is all of standard output, with the other lines."""
+    from orat.progress import Display
+    from orat.reproduce.figures import draw
+
+    line = draw(whole, Path(arguments.out))
+    if line is not None and arguments.json:
+        Display(not arguments.quiet).line(line)
+    elif line is not None:
+        say(line)
 
 
 def trials_of(artifact: Artifact, arguments: Namespace, places: Places) -> list[Trial]:

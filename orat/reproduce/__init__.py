@@ -9,6 +9,6 @@ carrying_out.py runs what is missing
 costs.py       how long that takes
 joining.py     ours beside theirs
 showing.py     tables for a terminal
-
-Pictures belong in a further file, which draws from `joining.content`.
+figures.py     the picture of each, drawn from the join and its runs by line_, number_ and toy_figures.py
+panels.py      what pictures share
 """

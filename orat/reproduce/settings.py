@@ -13,7 +13,7 @@ from orat.data import SCRAMBLED
 from orat.errors import InputError
 from orat.methods import AT, GAIRAT, MAIL, ORAT, RAA, ST, WMMR, AoRR, Method
 from orat.numbers import number
-from orat.reproduce.artifacts import AUTOMATIC, Artifact
+from orat.reproduce.artifacts import AUTOMATIC, TOYS, Artifact
 from orat.reproduce.cells import Cell
 from orat.run import Run
 
@@ -29,6 +29,11 @@ BURN_IN = 1  # epochs of plain training before the first cut, as in the authors'
 
 # How both scalars of Algorithm 1 start and learn: as Theorem 1 has it, or as the authors' code does.
 SCALARS: dict[str, dict[str, Any]] = {"ours": {}, "authors": {"scalar_start": "authors", "scalar_rate": "constant"}}
+# Toy sets are ranked exactly, which costs nothing where a batch is all points. Algorithm 1 gives a kept loss the weight
+# 1 / n, the objective (Eq. 3) 1 / (k - m): with the paper's k and m its steps are 9 % (k = 20, m = 2) or 2 % (k = 5,
+# m = 1) of those of the objective here, and more than 70 % everywhere else. In the paper's 3000 iterations it solves
+# the balanced set with 3 of 24 seeds, exact ranks with 12, and exact ranks at 9 % of the learning rate with 2.
+TOY_SOLVER: dict[str, Any] = {"solver": "rank", "ramp": 0}
 # What a run takes besides the defaults of its data set, which are the paper's. The authors hold nothing out, and have
 # no warm-up.
 FIELDS: dict[str, dict[str, Any]] = {"ours": {}, "authors": {"validation": 0.0, "warmup": 0.0}}
@@ -95,12 +100,13 @@ def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
 
 
 def method_of(cell: Cell, protocol: str) -> Method:
-    """The method of a cell; where it ranks, by Algorithm 1 with the cell's k and m."""
+    """The method of a cell; where it ranks, with the cell's k and m, and by Algorithm 1 if it is no toy set."""
     if cell.method not in RANKED:
         return METHODS[cell.method]
     if cell.k is None:
         raise InputError(f"{cell.words()}: {cell.method} needs k and m")
-    return RANKED[cell.method](k=cell.k, m=cell.m, solver="minmax", burn_in=BURN_IN, **SCALARS[protocol])
+    solver = TOY_SOLVER if cell.data in TOYS else {"solver": "minmax", **SCALARS[protocol]}
+    return RANKED[cell.method](k=cell.k, m=cell.m, burn_in=BURN_IN, **solver)
 
 
 def is_scrambled(cell: Cell, protocol: str) -> bool:
