@@ -193,6 +193,19 @@ def test_a_cell_that_breaks_is_a_hole_with_its_reason_and_is_not_trained_again(
     assert len(list(tmp_path.glob("*/result.json"))) == 1  # the other cell
 
 
+@pytest.mark.parametrize("data", ["toy-imbalanced", "mnist"])
+def test_toy_sets_are_trained_to_the_end_where_others_are_given_up_as_collapsed(
+    data: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "predict", lambda _, samples: torch.zeros(len(samples)))
+    monkeypatch.setattr(execute, "COLLAPSED_STEPS", 1)
+    monkeypatch.setitem(settings.FIELDS, "ours", FIELDS | {"epochs": 5, "batch_size": 200, "lr": 0.01})
+    means = Means(Places(tmp_path, {"mnist": tiny}), device="cpu")
+    trial = trial_of(KNOWN["tiny"], Cell(data, "0.01", "none", 0, "AT"), "ours", 0, means.places)
+    errors = carry_out([trial], ("natural",), means)
+    assert (trial in errors) == (data == "mnist")
+
+
 LONGER = FIELDS | {"validation": 0.0, "epochs": 4, "lr": 0.01, "batch_size": 8}
 SCRIPT = f"""
 import sys

@@ -3,7 +3,7 @@
 cells.py       what a cell is, and which are chosen
 artifacts.py   every table and figure as cells, from the paper's numbers in paper/*.csv
 settings.py    cell, protocol, seed -> Run
-every_epoch.py a run that is tested after each epoch
+every_epoch.py runs that are tested after each epoch, or never given up
 outcomes.py    what finished runs say of a cell
 carrying_out.py runs what is missing
 costs.py       how long that takes

@@ -20,9 +20,10 @@ from orat.finished import load_model
 from orat.many import AT_ONCE, Named, Sitting, finished
 from orat.progress import SILENT, Bar, Display
 from orat.provenance import commit, hardware
+from orat.reproduce.artifacts import TOYS
 from orat.reproduce.clothing import make_clothing
 from orat.reproduce.costs import operations
-from orat.reproduce.every_epoch import EveryEpochSitting
+from orat.reproduce.every_epoch import EveryEpochSitting, PatientSitting
 from orat.reproduce.outcomes import AUTOATTACK, broken, is_done, note_end, report_file, unattacked
 from orat.reproduce.settings import PRETRAINED, Places, Trial
 from orat.run_folder import RunFolder
@@ -142,7 +143,7 @@ def sitting_of(trial: Trial, means: Means, at_once: int) -> Sitting:
     """A trial, ready to go on; of several at once, no lines of epochs."""
     display = Named(SILENT if at_once > 1 else means.display, trial.folder.name)
     display.console = means.display.console  # so that lines stand above a bar
-    kind = EveryEpochSitting if trial.every_epoch else Sitting
+    kind = PatientSitting if trial.cell.data in TOYS else EveryEpochSitting if trial.every_epoch else Sitting
     return kind(trial.folder, trial.run, means.data_dir, means.where, display, means.engine)
 
 
