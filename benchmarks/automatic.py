@@ -36,6 +36,7 @@ from orat.suspecting import area, remembered
 COLUMNS = ("natural", "fgsm", "pgd20", "cw", "autoattack")
 WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it is without each of its parts
     "automatic": {},
+    "cut-only": {"confidence": 1.0},
     "scouts-alone": {"score": "scout"},
     "own-natural": {"score": "natural"},
     "own-adversarial": {"score": "adversarial"},

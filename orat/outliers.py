@@ -31,6 +31,7 @@ class Verdict:
     wrong: Tensor  # (n,) chance that the label is wrong
     suspicion: Tensor  # (n,) to rank by: that chance, and how far another class is ahead
     looks_like: Tensor  # (n,) the class that the network sees
+    other: Tensor  # (n,) chance that it is rightly of that class, where that is not the given one
     matrix: Tensor  # (classes, classes) of those given a class (row), the share that belongs to each (column)
     rate: float  # share of wrong labels
     error: float  # its standard error, by counting alone
@@ -50,14 +51,17 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     matrix, rests, error = shares(sides)
     wrong = chances_of(sides, matrix, rests)
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
+    known, heard = knowledge(sides.looks_like, given, rate, float(error)), seen
     if second is not None:
-        other = Sides(second.detach().double().log_softmax(1), given)
+        own = Sides(second.detach().double().log_softmax(1), given)
         behind = sides.sizes[given] / (2 * places_in(sides))  # samples that a chance is of
         doubt = (1 / behind).clamp(SUREST, LEAST_SURE)
-        weight = min(1.0, knowledge(other.looks_like, given, rate, float(error)))
-        wrong = together(wrong, chances_of(other, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
-    known = knowledge(sides.looks_like, given, rate, float(error))
-    return Verdict(wrong, suspicion(wrong, seen, given), sides.looks_like, matrix, rate, float(error), known)
+        weight = min(1.0, knowledge(own.looks_like, given, rate, float(error)))
+        wrong = together(wrong, chances_of(own, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
+        heard = seen + weight * own.seen
+    like, right = likeness(Sides(heard, given), matrix)
+    ranks = suspicion(wrong, seen, given)
+    return Verdict(wrong, ranks, like, wrong * right * (like != given), matrix, rate, float(error), known)
 
 
 def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor, weight: float) -> Tensor:
@@ -152,6 +156,24 @@ def chance_of_rest(sides: Sides, matrix: Tensor, label: int, share: Tensor) -> T
     determinant = ((1 - share) * (1 - foreign) - share * foreign).clamp(min=1e-3)
     pure = (((1 - share) * rest - foreign * mixed) / determinant).clamp(min=0)
     return rising(share * pure, mixed.to(pure))[places[own]]
+
+
+def likeness(sides: Sides, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The classes that samples look like, and how often those are right, by how far they are ahead of all others.
+
+    Of the samples of a class, a part was given its label, which the matrix says. Where fewer of those that look like it
+    were, the others are not of it.
+    """
+    right, lead = torch.zeros_like(sides.seen[:, 0]), sides.nearness.amax(1)
+    named = sides.sizes * matrix.diagonal() / (sides.sizes @ matrix).clamp(min=1)
+    for label in sides.known:
+        own = (sides.looks_like == label).nonzero().squeeze(1)
+        edges = places_of(lead[own], places_in(sides))
+        places = torch.bucketize(lead[own], edges)
+        agreeing = places[sides.given[own] == label]
+        part, whole = (torch.bincount(each, minlength=len(edges) + 1).to(lead) for each in (agreeing, places))
+        right[own] = rising(part / named[label].clamp(min=1 - MOST), whole)[places]
+    return sides.looks_like, right
 
 
 def places_in(sides: Sides) -> int:

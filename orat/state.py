@@ -32,6 +32,10 @@ class State(nn.Module):
         """The number that scouts minimize on a batch, in the epochs before the first."""
         raise NotImplementedError
 
+    def relabeled(self, batch: Batch) -> Batch:
+        """The batch with the labels to learn: as given."""
+        return batch
+
     def watch(self, model: nn.Module, batch: Batch, attack: Any, logits: Tensor) -> None:
         """Takes note of a batch whose attacked images gave these logits."""
 

@@ -239,7 +239,8 @@ def remembered(state: dict[str, Tensor]) -> Verdict:
     seen, wrong = state["answers"].double().log_softmax(1), state["wrong"].double()
     matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
     numbers = float(rate), float(error), float(state["known"])
-    return Verdict(wrong, suspicion(wrong, seen, state["given"]), seen.argmax(1), matrix, *numbers)
+    ranks = suspicion(wrong, seen, state["given"])
+    return Verdict(wrong, ranks, state["looks_like"], state["other"].double(), matrix, *numbers)
 
 
 def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:

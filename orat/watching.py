@@ -34,6 +34,7 @@ class Rule:
     memory: float  # weight of former epochs in the averages
     burn_in: int  # epochs before the first cut
     m: int | None = None  # how many; where it is None, those rather wrong than right, or the upper of two groups
+    confidence: float = 1.0  # chance to be of another class from which on a cut sample is learned as one of it
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Scouting:
 class Watch(State):
     """Averages a network's answers to all n samples, and leaves out of the mean those whose label looks wrong.
 
+    Those of them that surely are of another class come back as samples of that one.
+
     `asked` says who answers: "scout", two networks that learn one half of the samples each before the other begins,
     and are asked about the other half, which they cannot have learned by heart; or the network itself, about the
     "natural" or the "adversarial" image. "both" are scouts and the network, as a second witness: what it says of
@@ -59,7 +62,10 @@ class Watch(State):
     given: Tensor
     mean_loss: Tensor
     weights: Tensor
+    restored: Tensor
+    looks_like: Tensor
     wrong: Tensor
+    other: Tensor
     matrix: Tensor
     rate: Tensor
     error: Tensor
@@ -83,8 +89,11 @@ class Watch(State):
         self.register_buffer("answers", torch.zeros(n, classes))  # logarithms of probabilities
         self.register_buffer("given", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("mean_loss", torch.zeros(n))
-        self.register_buffer("weights", torch.ones(n))
+        self.register_buffer("weights", torch.ones(n))  # of samples with the given label: 0 of those that are cut
+        self.register_buffer("restored", torch.zeros(n))  # of cut samples with the label that they look like
         self.register_buffer("wrong", torch.zeros(n))  # chance of a wrong label
+        self.register_buffer("looks_like", torch.zeros(n, dtype=torch.int64))  # class
+        self.register_buffer("other", torch.zeros(n))  # chance to be of that one, where it is not the given one
         self.register_buffer("matrix", torch.eye(classes))
         self.register_buffer("rate", torch.zeros(()))  # share of wrong labels
         self.register_buffer("error", torch.zeros(()))  # of that share
@@ -94,12 +103,19 @@ class Watch(State):
 
     def forward(self, losses: PerSample, index: Indices) -> Scalar:
         """The mean of the losses, those of cut samples left out."""
-        return (self.weights[index].to(losses.dtype) * losses).mean()
+        weights = self.weights[index] + self.restored[index]
+        return (weights.to(losses.dtype) * losses).mean()
+
+    def relabeled(self, batch: Batch) -> Batch:
+        """The batch with the labels to learn."""
+        own = batch.index
+        return Batch(batch.x, torch.where(self.restored[own] > 0, self.looks_like[own], batch.y), own)
 
     def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> None:
         """Remembers what the network says of a batch, if it is asked."""
         if self.asked == "both":
             self.average(self.own_answers, self.own_seen, logits.detach().float().log_softmax(1), batch.index)
+            self.given[batch.index] = batch.y
         elif self.scouting is None:
             self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
 
@@ -146,7 +162,7 @@ class Watch(State):
         if self.scouting is None:
             return []
         peak = peak_of(self.scouts[0], self.scouting, lr)
-        own = {"lr": lr, "decays": True, "begins": -self.ahead, "peak": peak}
+        own = {"lr": lr, "decays": True, "begins": -self.ahead, "peak": peak, **ways_of(self.scouts[0])}
         return [{"params": list(scout.parameters()), **own} for scout in self.scouts]
 
     def phase(self) -> Hashable:
@@ -159,9 +175,11 @@ class Watch(State):
             self.times_cut += self.cut()
         self.epochs += 1
         if self.has_news():
-            kept = ~self.judged()
+            kept, sure = self.judged()
             if self.epochs >= self.rule.burn_in:
-                self.weights.copy_(kept * (self.n / kept.sum()))
+                each = self.n / (kept | sure).sum()
+                self.weights.copy_(kept * each)
+                self.restored.copy_(sure * each)
         numbers = {"wrong": self.rate, "error": self.error, "known": self.known}
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
 
@@ -186,12 +204,12 @@ class Watch(State):
             f"{KNOWING:.0%} are needed), so that none is cut: give more data or more epochs"
         )
 
-    def judged(self) -> Tensor:
-        """Which samples are to be cut, by the rule, but of no class more than may go."""
+    def judged(self) -> tuple[Tensor, Tensor]:
+        """Which samples are kept, of no class fewer than must be, and which others surely are of another class."""
         heard = self.asked == "both" and self.epochs > self.ahead
         verdict = judge(self.answers, self.given, self.own_answers if heard else None)
-        for own, new in ((self.wrong, verdict.wrong), (self.matrix, verdict.matrix)):
-            own.copy_(new)
+        for name in ("wrong", "looks_like", "other", "matrix"):
+            getattr(self, name).copy_(getattr(verdict, name))
         for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
             number.fill_(value)
         margin = ahead(self.answers, self.given)
@@ -202,7 +220,14 @@ class Watch(State):
             cut = (self.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
         else:
             cut = score > two_groups(score)
-        return sparing(cut, score, self.given)
+        cut = sparing(cut, score, self.given)
+        return ~cut, cut & (self.other >= self.rule.confidence) & (self.epochs >= self.ahead)
+
+    def corrected(self) -> Tensor | None:
+        """The labels that are learned, where some may be others than those given."""
+        if self.rule.confidence == 1 or self.epochs <= self.ahead:
+            return None
+        return torch.where(self.restored > 0, self.looks_like, self.given)
 
     def cut(self) -> Tensor:
         """Which samples are left out."""
@@ -225,8 +250,17 @@ class Watch(State):
 
 def peak_of(scout: nn.Module, scouting: Scouting, lr: float) -> float:
     """The rate at which scouts learn at most: in proportion to their batches, their own or else the run's."""
-    own = next((module.rate for module in scout.modules() if isinstance(module, QuickCNN)), None)
-    return lr * scouting.scale if own is None else own * scouting.batch_size / OWN_BATCH
+    return QuickCNN.rate * scouting.batch_size / OWN_BATCH if is_quick(scout) else lr * scouting.scale
+
+
+def ways_of(scout: nn.Module) -> dict[str, Any]:
+    """How else scouts learn than the run's network does."""
+    return {"weight_decay": QuickCNN.decay, "nesterov": True} if is_quick(scout) else {}
+
+
+def is_quick(scout: nn.Module) -> bool:
+    """Whether it is of the kind that has a rate of its own."""
+    return any(isinstance(module, QuickCNN) for module in scout.modules())
 
 
 def own_mean(losses: PerSample, own: Tensor) -> Tensor:

@@ -24,6 +24,12 @@ class ORAT(Ranked):
     )
     measure: Literal["chance", "loss", "margin"] = option("chance", "of averaged answers, what ranks and is cut by")
     memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
+    confidence: float = option(
+        0.85,
+        "chance from which on a cut sample is learned as the class that it looks like; 1 for never",
+        least=0.5,
+        most=1,
+    )
     scout_model: str | None = option(None, "network of the scouts", unset="quick_cnn, or the run's if it is cheaper")
     scout_epochs: int | None = option(
         None, "epochs that scouts learn", least=1, unset="36 or 3,500 steps, within 7 % of the run's arithmetic"
@@ -48,13 +54,15 @@ class ORAT(Ranked):
         scouting = scouting_for(setting, self.looks, self.scout_model, self.scout_epochs)
         blind = 1 if scouting else enough_epochs(setting)
         m = None if self.m is None else ranking.count(self.m, setting.n, setting.total)
-        rule = watching.Rule(self.measure, self.memory, blind if self.burn_in is None else self.burn_in, m)
+        sure = self.confidence if scouting and m is None else 1.0
+        rule = watching.Rule(self.measure, self.memory, blind if self.burn_in is None else self.burn_in, m, sure)
         return watching.Watch(setting.n, setting.classes, self.looks, rule, scouting)
 
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
         """The ranked range after the attack; before the first epoch, what scouts learn."""
         if epoch < 1:
             return state.scout(batch)
-        logits = model(attack(model, batch))
+        learned = state.relabeled(batch)
+        logits = model(attack(model, learned))
         state.watch(model, batch, attack, logits)
-        return state(losses.cross_entropy(logits, batch.y), batch.index)
+        return state(losses.cross_entropy(logits, learned.y), batch.index)

@@ -19,7 +19,8 @@ class QuickCNN(nn.Sequential):
     Convolutions start as what they are given goes on through them, beside others of random weights.
     """
 
-    rate: ClassVar[float] = 0.1  # that it learns best at
+    rate: ClassVar[float] = 0.1  # that it learns best at, with this decay of weights
+    decay: ClassVar[float] = 5e-4
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         layers: list[nn.Module] = [Differences(shape[0])]
