@@ -51,17 +51,16 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     matrix, rests, error = shares(sides)
     wrong = chances_of(sides, matrix, rests)
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
-    known, heard = knowledge(sides.looks_like, given, rate, float(error)), seen
+    known = knowledge(sides.looks_like, given, rate, float(error))
     if second is not None:
         own = Sides(second.detach().double().log_softmax(1), given)
         behind = sides.sizes[given] / (2 * places_in(sides))  # samples that a chance is of
         doubt = (1 / behind).clamp(SUREST, LEAST_SURE)
         weight = min(1.0, knowledge(own.looks_like, given, rate, float(error)))
         wrong = together(wrong, chances_of(own, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
-        heard = seen + weight * own.seen
-    like, right = likeness(Sides(heard, given), matrix)
+    other = wrong * rightness(sides, matrix) * (sides.looks_like != given)
     ranks = suspicion(wrong, seen, given)
-    return Verdict(wrong, ranks, like, wrong * right * (like != given), matrix, rate, float(error), known)
+    return Verdict(wrong, ranks, sides.looks_like, other, matrix, rate, float(error), known)
 
 
 def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor, weight: float) -> Tensor:
@@ -158,8 +157,8 @@ def chance_of_rest(sides: Sides, matrix: Tensor, label: int, share: Tensor) -> T
     return rising(share * pure, mixed.to(pure))[places[own]]
 
 
-def likeness(sides: Sides, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The classes that samples look like, and how often those are right, by how far they are ahead of all others.
+def rightness(sides: Sides, matrix: Tensor) -> Tensor:
+    """How often samples are of the class that they look like, by how far it is ahead of all others.
 
     Of the samples of a class, a part was given its label, which the matrix says. Where fewer of those that look like it
     were, the others are not of it.
@@ -173,7 +172,7 @@ def likeness(sides: Sides, matrix: Tensor) -> tuple[Tensor, Tensor]:
         agreeing = places[sides.given[own] == label]
         part, whole = (torch.bincount(each, minlength=len(edges) + 1).to(lead) for each in (agreeing, places))
         right[own] = rising(part / named[label].clamp(min=1 - MOST), whole)[places]
-    return sides.looks_like, right
+    return right
 
 
 def places_in(sides: Sides) -> int:
