@@ -51,14 +51,16 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
     matrix, rests, error = shares(sides)
     wrong = chances_of(sides, matrix, rests)
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
-    known = knowledge(sides.looks_like, given, rate, float(error))
+    known, both = knowledge(sides.looks_like, given, rate, float(error)), seen
     if second is not None:
         own = Sides(second.detach().double().log_softmax(1), given)
         behind = sides.sizes[given] / (2 * places_in(sides))  # samples that a chance is of
         doubt = (1 / behind).clamp(SUREST, LEAST_SURE)
         weight = min(1.0, knowledge(own.looks_like, given, rate, float(error)))
         wrong = together(wrong, chances_of(own, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
-    other = wrong * rightness(sides, matrix) * (sides.looks_like != given)
+        both = seen + weight * own.seen
+    agreed = (sides.looks_like == both.argmax(1)) & (sides.looks_like != given)
+    other = wrong * rightness(sides, matrix) * agreed
     ranks = suspicion(wrong, seen, given)
     return Verdict(wrong, ranks, sides.looks_like, other, matrix, rate, float(error), known)
 
@@ -171,7 +173,7 @@ def rightness(sides: Sides, matrix: Tensor) -> Tensor:
         places = torch.bucketize(lead[own], edges)
         agreeing = places[sides.given[own] == label]
         part, whole = (torch.bincount(each, minlength=len(edges) + 1).to(lead) for each in (agreeing, places))
-        right[own] = rising(part / named[label].clamp(min=1 - MOST), whole)[places]
+        right[own] = (rising(part, whole) / named[label].clamp(min=1 - MOST)).clamp(max=1)[places]
     return right
 
 
@@ -196,8 +198,7 @@ def rising(part: Tensor, whole: Tensor) -> Tensor:
     over all ends after it of what lies between them.
     """
     weight = whole.clamp(min=1e-12)
-    amount = torch.minimum(part, whole)
-    sums = [torch.nn.functional.pad(values.cumsum(-1), (1, 0)) for values in (amount, weight)]
+    sums = [torch.nn.functional.pad(values.cumsum(-1), (1, 0)) for values in (part, weight)]
     between, weights = (ends[..., None, 1:] - ends[..., :-1, None] for ends in sums)  # by start, end
     bins = torch.arange(whole.shape[-1], device=whole.device)
     means = (between / weights).masked_fill(bins < bins[:, None], torch.inf)

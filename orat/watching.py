@@ -34,7 +34,7 @@ class Rule:
     memory: float  # weight of former epochs in the averages
     burn_in: int  # epochs before the first cut
     m: int | None = None  # how many; where it is None, those rather wrong than right, or the upper of two groups
-    confidence: float = 1.0  # chance to be of another class from which on a cut sample is learned as one of it
+    confidence: float = 1.0  # chance to be of another class above which a cut sample is learned as one of it
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Watch(State):
         else:
             cut = score > two_groups(score)
         cut = sparing(cut, score, self.given)
-        return ~cut, cut & (self.other >= self.rule.confidence) & (self.epochs >= self.ahead)
+        return ~cut, cut & (self.other > self.rule.confidence) & (heard or self.asked == "scout")
 
     def corrected(self) -> Tensor | None:
         """The labels that are learned, where some may be others than those given."""

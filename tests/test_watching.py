@@ -309,7 +309,7 @@ def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
     setting = Setting(100, 100, 2, steps=10, epochs=20, scouts=lambda name: Scouts(network, 0.2))
     state = orat.ORAT().start(setting)
     assert isinstance(state, Watch)
-    assert (state.asked, state.ahead, state.rule) == ("both", 8, Rule("chance", 0.7, 1, None))
+    assert (state.asked, state.ahead, state.rule) == ("both", 8, Rule("chance", 0.7, 1, None, 0.9))
     assert orat.ORAT(scout_epochs=3).start(setting).ahead == 3
     assert not isinstance(orat.ORAT(m=0.3).start(setting), Watch)
     counted = orat.ORAT(m=0.3, score="natural", burn_in=2, memory=0.5, measure="margin").start(setting)
@@ -339,6 +339,20 @@ def test_a_third_of_wrong_labels_is_found_with_nothing_given(noisy: Path) -> Non
     assert abs(history[-1]["state"]["wrong"] - 0.3) < 0.04
     assert result["outliers"]["precision"] > 0.85
     assert result["outliers"]["recall"] > 0.75
+
+
+def test_digits_of_wrong_labels_are_learned_as_what_they_are(noisy: Path) -> None:
+    """The result says so, and the state that is saved holds the same."""
+    result, state = RunFolder(noisy).result(), RunFolder(noisy).load_tensors("state")
+    train = prepare(read_run(noisy)).train
+    assert result is not None
+    assert train.true_labels is not None
+    found = result["corrections"]
+    assert found["changed"] > 0.3 * found["flipped"]
+    assert found["precision"] > 0.95
+    again = state["restored"] > 0
+    assert int(again.sum()) == found["changed"]
+    assert int((state["looks_like"] == train.true_labels)[again].sum()) == found["rightly"]
 
 
 def test_labels_are_judged_at_least_as_well_as_by_cleanlab_from_the_same_answers(noisy: Path) -> None:

@@ -19,21 +19,13 @@ class ORAT(Ranked):
 
     finds_m: ClassVar[bool] = True
     score: Literal["auto", "last", "adversarial", "natural", "scout", "both"] = option(
-        "auto",
-        "what ranks: the last loss, or averaged answers; auto is last where m is given, else both, scouts and network",
+        "auto", "what ranks: the last loss, or averaged answers; auto is last where m is given, else both"
     )
     measure: Literal["chance", "loss", "margin"] = option("chance", "of averaged answers, what ranks and is cut by")
     memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
-    confidence: float = option(
-        0.85,
-        "chance from which on a cut sample is learned as the class that it looks like; 1 for never",
-        least=0.5,
-        most=1,
-    )
+    confidence: float = option(0.9, "chance to learn a cut sample as the class seen; 1: never", least=0.5, most=1)
     scout_model: str | None = option(None, "network of the scouts", unset="quick_cnn, or the run's if it is cheaper")
-    scout_epochs: int | None = option(
-        None, "epochs that scouts learn", least=1, unset="36 or 3,500 steps, within 7 % of the run's arithmetic"
-    )
+    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="36, in 7 % of the arithmetic")
 
     def __post_init__(self) -> None:
         super().__post_init__()
