@@ -73,8 +73,8 @@ def convinced(confidence: float, asked: str = "scout") -> Watch:
 
 
 def are_most(those: Tensor, of: Tensor) -> bool:
-    """Whether these are nine tenths of the others at least, and nothing else."""
-    return not (those & ~of).any() and int(those.sum()) > 0.9 * int(of.sum())
+    """Whether these are four fifths of the others at least, and nothing else."""
+    return not (those & ~of).any() and int(those.sum()) > 0.8 * int(of.sum())
 
 
 def test_samples_of_another_class_are_learned_as_such_and_counted_as_cut() -> None:
