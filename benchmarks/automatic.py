@@ -42,7 +42,7 @@ WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it
     "own-adversarial": {"score": "adversarial"},
     "otsu": {"measure": "loss"},
     "no-memory": {"memory": 0.0},
-    "few-epochs": {"scout_epochs": 8},
+    "few-epochs": {"scout_epochs": 4},
 }
 TOLD = {"told": 1.0, "told-k95": 0.95, "told-k90": 0.9, "told-k80": 0.8}  # m by exact ranks, and the share that k is
 ARMS = ("at", "published", "oracle", *TOLD, *WATCHED)
@@ -114,6 +114,7 @@ def row_of(autoattack: int, cell: Row, sitting: Sitting) -> Row:
     if autoattack and isinstance(sitting.job, Job):
         row |= under_autoattack(sitting.job, autoattack)
     row |= {"run": result["run"], "seconds": result["seconds"], "outliers": result["outliers"]}
+    row |= {"corrections": result["corrections"]}
     row |= {"epochs": [record["epoch"] for record in history]}
     row |= {"epoch_seconds": [record["seconds"] for record in history]}
     for name in ("wrong", "error", "known"):

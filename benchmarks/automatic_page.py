@@ -16,9 +16,9 @@ COLUMNS = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", 
 ARMS = {
     "at": "AT", "published": "ORAT as published, m told", "told": "ORAT by exact ranks, m told",
     "told-k95": "the same, k = 95 %", "told-k90": "the same, k = 90 %", "told-k80": "the same, k = 80 %",
-    "oracle": "oracle", "automatic": "**ORAT, told nothing**",
+    "oracle": "oracle", "automatic": "**ORAT, told nothing**", "cut-only": "cut samples not learned as another class",
     "scouts-alone": "scouts alone", "own-natural": "its own natural answers", "own-adversarial": "its own answers under attack",
-    "otsu": "averaged losses, Otsu's cut", "no-memory": "answers not averaged", "few-epochs": "8 scouting epochs",
+    "otsu": "averaged losses, Otsu's cut", "no-memory": "answers not averaged", "few-epochs": "4 scouting epochs",
 }  # fmt: skip
 TABLES = {
     "automatic-cifar10": ("CIFAR-10 (JPEG copies), Small-CNN, eps 8/255, 24 epochs", ""),
