@@ -125,6 +125,7 @@ def accuracy_lines(rows: list[Row]) -> list[str]:
         *columns.values(),
         "gap share",
         "cut: precision, recall",
+        "learned as another class: precision, recall",
         "estimate (truth)",
         "AUC",
     ]
@@ -161,7 +162,7 @@ def gap(rows: list[Row], arm: str, columns: dict[str, str]) -> str:
 def verdict(rows: list[Row], arm: str) -> list[str]:
     """What was cut and estimated."""
     if arm in ("at", "oracle"):
-        return [""] * 3
+        return [""] * 4
     cuts = [row["outliers"] for row in rows if row["outliers"]]
     found = [cut for cut in cuts if cut.get("precision") is not None and cut.get("recall") is not None]
     cut = (
@@ -172,7 +173,14 @@ def verdict(rows: list[Row], arm: str) -> list[str]:
     rates = [f"{row['wrong'][-1]:.3f}" for row in rows if row["wrong"] and arm != "otsu"]
     estimate = f"{', '.join(rates)} ({mean(row.get('flipped', 0.0) for row in rows):.3f})" if rates else ""
     areas = [row["auc"] for row in rows if "auc" in row]
-    return [cut, estimate, spread(areas, 4) if areas else ""]
+    return [cut, corrected(rows), estimate, spread(areas, 4) if areas else ""]
+
+
+def corrected(rows: list[Row]) -> str:
+    """Which of the wrong labels were exchanged, and how rightly, where it was noted."""
+    noted = [row["corrections"] for row in rows if row.get("corrections")]
+    found = [one for one in noted if one.get("precision") is not None]
+    return " ".join(f"{mean(one[name] for one in found):.3f}" for name in ("precision", "recall")) if found else ""
 
 
 def cut_of_right(cuts: list[Row]) -> str:
