@@ -166,9 +166,10 @@ def test_the_journal_of_other_images_is_not_believed(tmp_path: Path) -> None:
         examine(Counting().eval(), points(40), PLAN, tmp_path)
 
 
-# What follows is processes. The network counts its calls by the bytes of a file, also when it is killed.
+# What follows is processes. The network counts its calls by the bytes of a file, also when it is killed, and waits
+# while another file is there.
 NETWORK = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from torch import nn
 import orat
@@ -181,6 +182,8 @@ class Counting(nn.Module):
     def forward(self, x):
         with open(os.environ["CALLS"], "ab", buffering=0) as file:
             file.write(b".")
+        while os.path.exists(os.environ["HALT"]):
+            time.sleep(0.01)
         return self.inner(x)
 
 def build():
@@ -201,7 +204,7 @@ def evaluation(script: Path, tiny: str, out: Path) -> tuple[list[str], dict[str,
     """A command that attacks for some seconds in thirty batches of three, and its environment."""
     command = [sys.executable, "-m", "orat", "evaluate", "--model", f"{script}:build", "--data", tiny, "--json"]
     command += ["--attacks", "pgd100x4,apgd-ce", "--eps", "0.02", "--batch-size", "3", "--out", str(out)]
-    return command, os.environ | {"OMP_NUM_THREADS": "1", "CALLS": f"{out}.calls"}
+    return command, os.environ | {"OMP_NUM_THREADS": "1", "CALLS": f"{out}.calls", "HALT": f"{out}.halt"}
 
 
 @contextmanager
@@ -267,7 +270,10 @@ def test_a_second_process_is_refused_and_ctrl_c_says_how_to_go_on(script: Path, 
     command, environment = evaluation(script, tiny, out)
     with running(command, environment) as process:
         wait_for(process, lambda: decided(out) > 0)
-        second = subprocess.run(command, env=environment | {"CALLS": os.devnull}, capture_output=True, text=True)
+        Path(environment["HALT"]).touch()
+        second = subprocess.run(
+            command, env=environment | {"CALLS": os.devnull, "HALT": ""}, capture_output=True, text=True
+        )
         assert second.returncode == 2
         assert second.stdout == ""
         assert second.stderr == f"orat: {out} is in use by another process that evaluates the same: wait for it\n"
