@@ -31,7 +31,7 @@ class Verdict:
     wrong: Tensor  # (n,) chance that the label is wrong
     suspicion: Tensor  # (n,) to rank by: that chance, and how far another class is ahead
     looks_like: Tensor  # (n,) the class that the network sees
-    other: Tensor  # (n,) chance that it is rightly of that class, where that is not the given one
+    sure: Tensor  # (n,) chance that it is rightly of that class, where that is not the given one
     matrix: Tensor  # (classes, classes) of those given a class (row), the share that belongs to each (column)
     rate: float  # share of wrong labels
     error: float  # its standard error, by counting alone
@@ -60,9 +60,9 @@ def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdi
         wrong = together(wrong, chances_of(own, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
         both = seen + weight * own.seen
     agreed = (sides.looks_like == both.argmax(1)) & (sides.looks_like != given)
-    other = wrong * rightness(sides, matrix) * agreed
+    sure = wrong * rightness(sides, matrix) * agreed
     ranks = suspicion(wrong, seen, given)
-    return Verdict(wrong, ranks, sides.looks_like, other, matrix, rate, float(error), known)
+    return Verdict(wrong, ranks, sides.looks_like, sure, matrix, rate, float(error), known)
 
 
 def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor, weight: float) -> Tensor:

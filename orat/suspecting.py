@@ -240,7 +240,7 @@ def remembered(state: dict[str, Tensor]) -> Verdict:
     matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
     numbers = float(rate), float(error), float(state["known"])
     ranks = suspicion(wrong, seen, state["given"])
-    return Verdict(wrong, ranks, state["looks_like"], state["other"].double(), matrix, *numbers)
+    return Verdict(wrong, ranks, state["looks_like"], state["sure"].double(), matrix, *numbers)
 
 
 def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:

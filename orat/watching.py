@@ -65,7 +65,7 @@ class Watch(State):
     restored: Tensor
     looks_like: Tensor
     wrong: Tensor
-    other: Tensor
+    sure: Tensor
     matrix: Tensor
     rate: Tensor
     error: Tensor
@@ -93,7 +93,7 @@ class Watch(State):
         self.register_buffer("restored", torch.zeros(n))  # of cut samples with the label that they look like
         self.register_buffer("wrong", torch.zeros(n))  # chance of a wrong label
         self.register_buffer("looks_like", torch.zeros(n, dtype=torch.int64))  # class
-        self.register_buffer("other", torch.zeros(n))  # chance to be of that one, where it is not the given one
+        self.register_buffer("sure", torch.zeros(n))  # chance to be of that one, where it is not the given one
         self.register_buffer("matrix", torch.eye(classes))
         self.register_buffer("rate", torch.zeros(()))  # share of wrong labels
         self.register_buffer("error", torch.zeros(()))  # of that share
@@ -175,11 +175,11 @@ class Watch(State):
             self.times_cut += self.cut()
         self.epochs += 1
         if self.has_news():
-            kept, sure = self.judged()
+            kept, moved = self.judged()
             if self.epochs >= self.rule.burn_in:
-                each = self.n / (kept | sure).sum()
+                each = self.n / (kept | moved).sum()
                 self.weights.copy_(kept * each)
-                self.restored.copy_(sure * each)
+                self.restored.copy_(moved * each)
         numbers = {"wrong": self.rate, "error": self.error, "known": self.known}
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
 
@@ -208,7 +208,7 @@ class Watch(State):
         """Which samples are kept, of no class fewer than must be, and which others surely are of another class."""
         heard = self.asked == "both" and self.epochs > self.ahead
         verdict = judge(self.answers, self.given, self.own_answers if heard else None)
-        for name in ("wrong", "looks_like", "other", "matrix"):
+        for name in ("wrong", "looks_like", "sure", "matrix"):
             getattr(self, name).copy_(getattr(verdict, name))
         for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
             number.fill_(value)
@@ -221,7 +221,7 @@ class Watch(State):
         else:
             cut = score > two_groups(score)
         cut = sparing(cut, score, self.given)
-        return ~cut, cut & (self.other > self.rule.confidence) & (heard or self.asked == "scout")
+        return ~cut, cut & (self.sure > self.rule.confidence) & (heard or self.asked == "scout")
 
     def corrected(self) -> Tensor | None:
         """The labels that are learned, where some may be others than those given."""

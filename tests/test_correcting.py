@@ -26,17 +26,17 @@ def test_of_samples_that_are_said_to_be_of_another_class_as_many_are(
     verdict = judge(answers(true, sharpness), labels)
     right = verdict.looks_like == true
     for low, high in ((0.5, 0.8), (0.8, 0.95), (0.95, 1.01)):
-        those = (verdict.other >= low) & (verdict.other < high)
+        those = (verdict.sure >= low) & (verdict.sure < high)
         if those.sum() > 200:
             assert float(right[those].double().mean()) > low - 0.03
-    assert verdict.other[verdict.looks_like == labels].max() == 0
+    assert verdict.sure[verdict.looks_like == labels].max() == 0
 
 
 def test_most_of_the_wrong_labels_that_a_good_network_sees_through_are_corrected() -> None:
     true = truth(20_000)
     labels = flipped(true, 0.4)
     verdict = judge(answers(true, 6.0), labels)
-    sure = verdict.other > 0.9
+    sure = verdict.sure > 0.9
     assert int((sure & (labels != true)).sum()) > 0.8 * int((labels != true).sum())
     assert float((verdict.looks_like[sure] == true[sure]).double().mean()) > 0.99
 
@@ -47,7 +47,7 @@ def test_a_class_that_a_second_witness_does_not_see_is_not_taken() -> None:
     first, second = answers(true, 6.0), answers(true, 8.0, seed=2)
     denied = torch.arange(6000) % 7 == 0
     second[denied] = 20 * torch.nn.functional.one_hot((true[denied] + 1) % CLASSES, CLASSES).float()
-    alone, heard = (judge(first, labels, word).other > 0.9 for word in (None, second))
+    alone, heard = (judge(first, labels, word).sure > 0.9 for word in (None, second))
     wrong = labels != true
     assert (alone & denied & wrong).sum() > 0.8 * (denied & wrong).sum()
     assert not (heard & denied).any()
