@@ -221,7 +221,8 @@ class Watch(State):
         else:
             cut = score > two_groups(score)
         cut = sparing(cut, score, self.given)
-        return ~cut, cut & (self.sure > self.rule.confidence) & (heard or self.asked == "scout")
+        may_move = verdict.knowledge >= KNOWING and (heard or self.asked == "scout")
+        return ~cut, cut & (self.sure > self.rule.confidence) & may_move
 
     def corrected(self) -> Tensor | None:
         """The labels that are learned, where some may be others than those given."""
@@ -230,7 +231,7 @@ class Watch(State):
         return torch.where(self.restored > 0, self.looks_like, self.given)
 
     def cut(self) -> Tensor:
-        """Which samples are left out."""
+        """Which samples are not learned as what they were given."""
         return self.weights == 0
 
     def describe(self) -> str:

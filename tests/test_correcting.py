@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from test_outliers import CLASSES, answers, flipped, truth
@@ -25,10 +27,11 @@ def test_of_samples_that_are_said_to_be_of_another_class_as_many_are(
     labels = flipped(true, 0.4, pairs=pairs)
     verdict = judge(answers(true, sharpness), labels)
     right = verdict.looks_like == true
-    for low, high in ((0.5, 0.8), (0.8, 0.95), (0.95, 1.01)):
-        those = (verdict.sure >= low) & (verdict.sure < high)
-        if those.sum() > 200:
-            assert float(right[those].double().mean()) > low - 0.03
+    groups = [(low, (verdict.sure >= low) & (verdict.sure < high)) for low, high in pairwise((0.5, 0.8, 0.95, 1.01))]
+    large = [(low, those) for low, those in groups if those.sum() > 200]
+    assert large
+    for low, those in large:
+        assert float(right[those].double().mean()) > low - 0.03
     assert verdict.sure[verdict.looks_like == labels].max() == 0
 
 
@@ -100,6 +103,20 @@ def test_with_a_confidence_of_one_samples_are_cut_alone() -> None:
     assert state.corrected() is None
     losses = torch.arange(N, dtype=torch.float64)
     assert float(state(losses, torch.arange(N))) == pytest.approx(float(losses[~state.cut()].mean()))
+
+
+def test_those_who_know_too_little_move_nothing_whatever_cuts() -> None:
+    """By averaged losses, samples are cut even then; nothing says what else they are."""
+    state = Watch(N, 2, "scout", Rule("loss", 0.7, 1, confidence=0.5), watch().scouting)
+    batch, true = labeled()
+    state.given.copy_(batch.y)
+    state.mean_loss.copy_(torch.where(batch.y == true, 0.1, 5.0))
+    state.answers.copy_(answers(true, 0.3, classes=2).log_softmax(1))
+    state.epochs = state.ahead - 1
+    state.end_epoch()
+    assert float(state.known) < 0.5
+    assert state.cut().any()
+    assert not state.restored.any()
 
 
 def test_where_the_network_is_a_witness_nothing_is_learned_anew_before_it_was_heard() -> None:
