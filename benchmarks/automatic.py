@@ -32,6 +32,7 @@ from orat.methods import Method
 from orat.run import Run
 from orat.run_folder import RunFolder
 from orat.suspecting import area, remembered
+from orat.watching import cut_in
 
 COLUMNS = ("natural", "fgsm", "pgd20", "cw", "autoattack")
 WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it is without each of its parts
@@ -139,7 +140,7 @@ def under_autoattack(job: Job, examples: int) -> dict[str, Any]:
 
 def histograms(state: dict[str, Tensor], flipped: Tensor) -> dict[str, Any]:
     """How many samples have which loss, averaged over epochs: right and wrong labels, kept and cut, by who is asked."""
-    given, cut = state["given"][:, None], state["weights"] == 0
+    given, cut = state["given"][:, None], cut_in(state)
     groups = {
         "right": ~flipped & ~cut,
         "right, cut": ~flipped & cut,

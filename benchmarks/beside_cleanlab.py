@@ -52,7 +52,7 @@ from orat.suspecting import area, remembered
 from orat.timing import Machine
 from orat.training import Learner, end_epoch, train_epoch
 from orat.types import Batch
-from orat.watching import Scouting, Watch, peak_of, sparing
+from orat.watching import Scouting, Watch, cut_in, peak_of, sparing
 
 FIGURES = ("precision", "recall", "f1", "auc", "seconds", "steady")
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -264,7 +264,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
     state = {name: value.cpu() for name, value in tensors_of(job.learner.state).items()}
-    return figures(state["weights"] == 0, remembered(state).suspicion, job.parts.train)
+    return figures(cut_in(state), remembered(state).suspicion, job.parts.train)
 
 
 def times(answers: Answers, after: float = 0.0) -> dict[str, float]:

@@ -41,6 +41,7 @@ from orat.methods import Method
 from orat.run import Run, read_run
 from orat.run_folder import RunFolder
 from orat.suspecting import area, remembered
+from orat.watching import cut_in
 
 ARMS: dict[str, Method] = {
     "at": orat.AT(),
@@ -233,7 +234,7 @@ def row_of(cell: Row, sitting: Sitting) -> Row:
     row |= {name: int(group.sum()) for name, group in groups.items()}
     if "wrong" not in state:
         return row  # nothing is judged, and nothing cut
-    verdict, cut = remembered(state), state["weights"] == 0
+    verdict, cut = remembered(state), cut_in(state)
     row |= {f"{name}_cut": int(cut[group].sum()) for name, group in groups.items()}
     for name in ("foreign", "flipped"):
         among = groups[name] | groups["others"]

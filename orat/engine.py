@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from orat.attacks.pgd import moved
 from orat.attacks.quick import able
+from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import InputError, unknown
 from orat.losses import cross_entropy
@@ -113,13 +114,19 @@ class Mirrored(Plain):
         """Makes the forms of the network for the usual step, which may be compiled, and for the rare others."""
         run, model, device = self.learner.run, self.learner.model, self.learner.loss_sum.device
         half = takes_halves(run.precision, device)
-        seen_as = Mixed(model) if half and device.type == "cuda" else model
         replica = Replica(model, torch.bfloat16 if half else torch.float32) if run.attack_mode == "eval" else None
-        scouts = [Mixed(scout) if half and device.type == "cuda" else scout for scout in self.learner.state.scouts]
+        wrap = Mixed if half and device.type == "cuda" else as_it_is
+        seen_as, scouts = wrap(model), [wrap(scout) for scout in self.learner.state.scouts]
+        quick_scouts = [quick(scout) for scout in scouts] if self.scouts_take_long() else scouts
         self.forms = {
-            usual: (make(seen_as), ReplicaSight(replica, make) if replica else None, [make(scout) for scout in scouts])
-            for usual, make in ((True, quick), (False, as_it_is))
+            usual: (make(seen_as), ReplicaSight(replica, make) if replica else None, those)
+            for usual, make, those in ((True, quick, quick_scouts), (False, as_it_is, scouts))
         }
+
+    def scouts_take_long(self) -> bool:
+        """Whether they take so many steps that compiling them is worth it."""
+        state = self.learner.state
+        return state.ahead > 0 and state.ahead * steps_per_epoch(len(self.data), state.batch_size) >= WORTH_COMPILING
 
     def step(self, index: Indices) -> None:
         """One step on these samples."""

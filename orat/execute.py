@@ -32,7 +32,7 @@ from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
-FORMAT = 6  # of checkpoints: an older one was made by other steps
+FORMAT = 7  # of checkpoints: an older one was made by other steps
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
@@ -293,6 +293,6 @@ class Job:
 
 
 def tensors_of(state: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a method's state, less the weights of scouts, which have said what they know."""
+    """The tensors of a method's state, less those of scouts and of the epoch under way, which are in its averages."""
     tensors = {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
-    return {name: value for name, value in tensors.items() if not name.startswith("scouts.")}
+    return {name: value for name, value in tensors.items() if not name.startswith(("scouts.", "latest"))}

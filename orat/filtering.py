@@ -18,6 +18,7 @@ from orat.losses import cross_entropy
 from orat.methods.ranked import Ranked
 from orat.run import Run
 from orat.run_folder import RunFolder, difference
+from orat.watching import cut_in
 
 DECIDE_LABELS = ("data", "image_size", "labels", "noise", "noise_rate", "noise_seed")  # fields of a run
 
@@ -35,7 +36,7 @@ class Filter:
         none = torch.zeros(len(train), dtype=torch.bool)
         if self.m is None:
             state = RunFolder(self.folder).load_tensors("state")
-            return none.index_fill(0, state["index"][state["weights"] == 0], True)
+            return none.index_fill(0, state["index"][cut_in(state)], True)
         losses = cross_entropy(logits_of(load_model(self.folder, device=device), train).cpu(), train.labels)
         hardest = losses.argsort(descending=True, stable=True)[: ranking.count(self.m, len(train))]
         return none.index_fill(0, hardest, True)

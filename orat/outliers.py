@@ -38,31 +38,56 @@ class Verdict:
     knowledge: float  # how much the network knows of the labels, of what could be known with so many wrong
 
 
+@dataclass(frozen=True, eq=False)
+class Hearing:
+    """What follows from what one network says alone."""
+
+    sides: Sides
+    matrix: Tensor
+    rests: Tensor
+    wrong: Tensor
+    right: Tensor  # (n,) how often samples are of the class that they look like
+    rate: float
+    error: float
+    knowledge: float
+
+
 def judge(answers: Tensor, given: Labels, second: Tensor | None = None) -> Verdict:
     """The verdict on labels by a network's logits (n, classes), averaged over epochs or of samples held out.
 
     `second` are those of another network, whose word on single samples counts by how much it knows, but not on how many
     are wrong.
     """
+    return verdict_of(hearing(answers, given), second)
+
+
+def hearing(answers: Tensor, given: Labels) -> Hearing:
+    """What a network's logits say of the labels."""
     if len(answers) != len(given):
         raise InputError(f"{len(answers)} answers to {len(given)} labels: give one a label")
-    seen, given = answers.detach().double().log_softmax(1), given.detach().to(answers.device)
-    sides = Sides(seen, given)
+    sides = Sides(answers.detach().double().log_softmax(1), given.detach().to(answers.device))
     matrix, rests, error = shares(sides)
-    wrong = chances_of(sides, matrix, rests)
     rate = float(1 - (matrix.diagonal() * sides.sizes).sum() / len(given))
-    known, both = knowledge(sides.looks_like, given, rate, float(error)), seen
+    known = knowledge(sides.looks_like, sides.given, rate, float(error))
+    wrong, right = chances_of(sides, matrix, rests), rightness(sides, matrix)
+    return Hearing(sides, matrix, rests, wrong, right, rate, float(error), known)
+
+
+def verdict_of(first: Hearing, second: Tensor | None = None) -> Verdict:
+    """The verdict of one network, or of two: `second` are the logits of the other."""
+    sides, matrix, wrong, both = first.sides, first.matrix, first.wrong, first.sides.seen
+    given = sides.given
     if second is not None:
         own = Sides(second.detach().double().log_softmax(1), given)
         behind = sides.sizes[given] / (2 * places_in(sides))  # samples that a chance is of
         doubt = (1 / behind).clamp(SUREST, LEAST_SURE)
-        weight = min(1.0, knowledge(own.looks_like, given, rate, float(error)))
-        wrong = together(wrong, chances_of(own, matrix, rests), 1 - matrix.diagonal()[given], doubt, weight)
-        both = seen + weight * own.seen
+        weight = min(1.0, knowledge(own.looks_like, given, first.rate, first.error))
+        wrong = together(wrong, chances_of(own, matrix, first.rests), 1 - matrix.diagonal()[given], doubt, weight)
+        both = both + weight * own.seen
     agreed = (sides.looks_like == both.argmax(1)) & (sides.looks_like != given)
-    sure = wrong * rightness(sides, matrix) * agreed
-    ranks = suspicion(wrong, seen, given)
-    return Verdict(wrong, ranks, sides.looks_like, sure, matrix, rate, float(error), known)
+    ranks = suspicion(wrong, sides.seen, given)
+    rest = matrix, first.rate, first.error, first.knowledge
+    return Verdict(wrong, ranks, sides.looks_like, wrong * first.right * agreed, *rest)
 
 
 def together(one: Tensor, other: Tensor, before: Tensor, doubt: Tensor, weight: float) -> Tensor:

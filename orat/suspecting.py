@@ -25,6 +25,7 @@ from orat.progress import SILENT, Display
 from orat.ranking import RankedRangeLoss
 from orat.run import Run
 from orat.run_folder import RunFolder
+from orat.watching import cut_in
 
 DIGITS = 6  # of numbers in tables
 CORNER = "given \\ true"  # of the matrix
@@ -207,8 +208,9 @@ def suspects(
     if "answers" in state:
         looks = run.method.looks if isinstance(run.method, ORAT) else ""
         judged_by = {"scout": "scouts", "both": "scouts and network"}.get(looks, "network")
+        its_cut, times_cut = cut_in(state), state["times_cut"]
         found = found_in(parts, state["answers"], remembered(state), judged_by)
-        return replace(found, cut=state["weights"] == 0, times_cut=state["times_cut"])
+        return replace(found, cut=its_cut, times_cut=times_cut)
     answers = logits_of(load_model(folder, device=device), parts.train).cpu().log_softmax(1)
     found = found_in(parts, answers, judge(answers, parts.train.labels), "network")
     cut = own_cut(run, parts, state)

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks import TrainingAttack
+from orat.errors import InputError
 from orat.losses import cross_entropy
 from orat.models.quick_cnn import QuickCNN
-from orat.outliers import DOUBTED, KNOWING, ahead, judge, two_groups
+from orat.outliers import DOUBTED, KNOWING, Hearing, ahead, hearing, two_groups, verdict_of
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
@@ -58,6 +59,7 @@ class Watch(State):
     adversarial images costs nothing.
     """
 
+    latest: Tensor
     answers: Tensor
     given: Tensor
     mean_loss: Tensor
@@ -79,6 +81,7 @@ class Watch(State):
         super().__init__()
         self.n, self.asked, self.rule, self.scouting = n, asked, rule, scouting
         self.epochs = 0  # that are over, those of scouts among them
+        self.scouts_word: Hearing | None = None  # what follows from their answers, when they give no more
         if scouting is not None:
             self.scouts.extend(scouting.make(number) for number in range(HALVES))
             self.sees = list(self.scouts)
@@ -86,11 +89,12 @@ class Watch(State):
         if asked == "both":
             self.register_buffer("own_answers", torch.zeros(n, classes))  # the network's, beside the scouts'
             self.register_buffer("own_seen", torch.zeros(n, dtype=torch.bool))
-        self.register_buffer("answers", torch.zeros(n, classes))  # logarithms of probabilities
+        self.register_buffer("latest", torch.full((n, classes), torch.nan))  # answers of the epoch under way
+        self.register_buffer("answers", torch.zeros(n, classes))  # averaged logarithms of probabilities
         self.register_buffer("given", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("mean_loss", torch.zeros(n))
-        self.register_buffer("weights", torch.ones(n))  # of samples with the given label: 0 of those that are cut
-        self.register_buffer("restored", torch.zeros(n))  # of cut samples with the label that they look like
+        self.register_buffer("weights", torch.ones(n))  # in the mean: 0 of those that are not learned
+        self.register_buffer("restored", torch.zeros(n, dtype=torch.bool))  # cut, and learned as what they look like
         self.register_buffer("wrong", torch.zeros(n))  # chance of a wrong label
         self.register_buffer("looks_like", torch.zeros(n, dtype=torch.int64))  # class
         self.register_buffer("sure", torch.zeros(n))  # chance to be of that one, where it is not the given one
@@ -103,21 +107,22 @@ class Watch(State):
 
     def forward(self, losses: PerSample, index: Indices) -> Scalar:
         """The mean of the losses, those of cut samples left out."""
-        weights = self.weights[index] + self.restored[index]
-        return (weights.to(losses.dtype) * losses).mean()
+        return (self.weights[index].to(losses.dtype) * losses).mean()
 
     def relabeled(self, batch: Batch) -> Batch:
         """The batch with the labels to learn."""
         own = batch.index
-        return Batch(batch.x, torch.where(self.restored[own] > 0, self.looks_like[own], batch.y), own)
+        return Batch(batch.x, torch.where(self.restored[own], self.looks_like[own], batch.y), own)
 
+    @torch.no_grad()
     def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> None:
-        """Remembers what the network says of a batch, if it is asked."""
+        """Takes down what the network says of a batch, if it is asked."""
         if self.asked == "both":
-            self.average(self.own_answers, self.own_seen, logits.detach().float().log_softmax(1), batch.index)
-            self.given[batch.index] = batch.y
+            self.latest.index_copy_(0, batch.index, logits.float())
         elif self.scouting is None:
-            self.remember(logits if self.asked == "adversarial" else attack.view(model, batch.x), batch)
+            said = logits if self.asked == "adversarial" else attack.view(model, batch.x)
+            self.latest.index_copy_(0, batch.index, said.float())
+            self.given.index_copy_(0, batch.index, batch.y)
 
     def scout(self, batch: Batch) -> Scalar:
         """What scouts learn of a batch: each from its own half, after it was asked about the other.
@@ -125,37 +130,34 @@ class Watch(State):
         Batches hold about as many samples of either half: those that are too many are passed over. The value is the
         mean of both losses, the gradient that of each.
         """
-        half, kept = batch.index % HALVES, self.weights[batch.index] > 0
-        order = half.argsort(stable=True)
-        parts = order[: len(order) // 2], order[len(order) // 2 :]
-        losses = []
-        for own, sees in enumerate(self.sees):
-            learned, asked = parts[own], parts[1 - own]
-            with torch.no_grad():
-                answers = sees(batch.x[asked])
-            self.remember(answers, Batch(batch.x[asked], batch.y[asked], batch.index[asked]), half[asked] != own)
-            each = cross_entropy(sees(batch.x[learned]), batch.y[learned])
-            losses.append(own_mean(each, kept[learned] & (half[learned] == own)))
+        order, middle = (batch.index % HALVES).argsort(stable=True), len(batch.index) // HALVES
+        batch = Batch(batch.x[order], batch.y[order], batch.index[order])
+        kept, halves = ~self.cut()[batch.index], (slice(None, middle), slice(middle, None))
+        own = [batch.index[part] % HALVES == half for half, part in enumerate(halves)]
+        with torch.no_grad():
+            answers = [self.sees[1 - half](batch.x[part]).float() for half, part in enumerate(halves)]
+            answers = [said.masked_fill(~those[:, None], torch.nan) for said, those in zip(answers, own, strict=True)]
+        losses = [
+            own_mean(cross_entropy(sees(batch.x[part]), batch.y[part]), kept[part] & those)
+            for sees, part, those in zip(self.sees, halves, own, strict=True)
+        ]
+        self.latest.index_copy_(0, batch.index, torch.cat(answers))
+        self.given.index_copy_(0, batch.index, batch.y)
         loss = torch.stack(losses).sum()
         return loss - loss.detach() * (1 - 1 / HALVES)
 
-    @torch.no_grad()
-    def remember(self, answers: Logits, batch: Batch, those: Tensor | None = None) -> None:
-        """Takes the newest answers, of all or of those, into the averages."""
-        own, logs = batch.index, answers.float().log_softmax(1)
-        newest = self.average(self.answers, self.seen, logs, own, those)
-        self.mean_loss[own] = torch.lerp(self.mean_loss[own], -logs.gather(1, batch.y[:, None]).squeeze(1), newest)
-        self.given[own] = batch.y
-
-    def average(
-        self, averages: Tensor, seen: Tensor, logs: Tensor, own: Indices, those: Tensor | None = None
-    ) -> Tensor:
-        """Takes the newest of these into their averages, a first one as its own; returns the weights of the newest."""
-        those = torch.ones_like(own, dtype=torch.bool) if those is None else those
-        newest = torch.where(those, torch.where(seen[own], 1 - self.rule.memory, 1.0), 0.0)
-        averages[own] = torch.lerp(averages[own], logs, newest[:, None])
-        seen[own] |= those
-        return newest
+    def average(self) -> None:
+        """Takes the answers of an epoch into the averages, the first to a sample as its own."""
+        own = self.asked == "both" and self.epochs >= self.ahead
+        averages, seen = (self.own_answers, self.own_seen) if own else (self.answers, self.seen)
+        logs, answered = self.latest.log_softmax(1), ~self.latest[:, 0].isnan()
+        newest = torch.where(seen, 1 - self.rule.memory, 1.0)
+        averages.copy_(torch.where(answered[:, None], torch.lerp(averages, logs, newest[:, None]), averages))
+        if not own:
+            losses = -logs.gather(1, self.given[:, None]).squeeze(1)
+            self.mean_loss.copy_(torch.where(answered, torch.lerp(self.mean_loss, losses, newest), self.mean_loss))
+        seen |= answered
+        self.latest.fill_(torch.nan)
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Scouts learn at a rate of their own, if they have one, that falls to nothing while they do."""
@@ -171,15 +173,16 @@ class Watch(State):
 
     def end_epoch(self) -> dict[str, float]:
         """Judges all labels by what was said so far, if there is news, and moves the cut."""
+        self.average()
         if self.epochs >= self.ahead:
             self.times_cut += self.cut()
         self.epochs += 1
         if self.has_news():
             kept, moved = self.judged()
             if self.epochs >= self.rule.burn_in:
-                each = self.n / (kept | moved).sum()
-                self.weights.copy_(kept * each)
-                self.restored.copy_(moved * each)
+                learned = kept | moved
+                self.weights.copy_(learned * (self.n / learned.sum()))
+                self.restored.copy_(moved)
         numbers = {"wrong": self.rate, "error": self.error, "known": self.known}
         return {name: number.item() for name, number in numbers.items()} | {"cut": int(self.cut().sum())}
 
@@ -207,7 +210,9 @@ class Watch(State):
     def judged(self) -> tuple[Tensor, Tensor]:
         """Which samples are kept, of no class fewer than must be, and which others surely are of another class."""
         heard = self.asked == "both" and self.epochs > self.ahead
-        verdict = judge(self.answers, self.given, self.own_answers if heard else None)
+        if self.scouts_word is None or self.epochs <= self.ahead or self.scouting is None:
+            self.scouts_word = hearing(self.answers, self.given)
+        verdict = verdict_of(self.scouts_word, self.own_answers if heard else None)
         for name in ("wrong", "looks_like", "sure", "matrix"):
             getattr(self, name).copy_(getattr(verdict, name))
         for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
@@ -228,11 +233,11 @@ class Watch(State):
         """The labels that are learned, where some may be others than those given."""
         if self.rule.confidence == 1 or self.epochs <= self.ahead:
             return None
-        return torch.where(self.restored > 0, self.looks_like, self.given)
+        return torch.where(self.restored, self.looks_like, self.given)
 
     def cut(self) -> Tensor:
         """Which samples are not learned as what they were given."""
-        return self.weights == 0
+        return (self.weights == 0) | self.restored
 
     def describe(self) -> str:
         """Who is asked, and from when on labels are cut."""
@@ -247,6 +252,13 @@ class Watch(State):
     def set_extra_state(self, state: dict[str, int]) -> None:
         """Takes the epoch count back."""
         self.epochs = state["epochs"]
+
+
+def cut_in(saved: dict[str, Tensor]) -> Tensor:
+    """What a watch had cut whose tensors were saved."""
+    if saved.get("restored", saved["weights"]).dtype != torch.bool:
+        raise InputError("the run is of an earlier version of orat, which remembered other things: train it again")
+    return (saved["weights"] == 0) | saved["restored"]
 
 
 def peak_of(scout: nn.Module, scouting: Scouting, lr: float) -> float:

@@ -473,6 +473,19 @@ def test_gpu_replica_in_float32_and_mixed_precision_lead_where_plain_float32_doe
         assert apart(weights(ended.learner.model), expected, start) < limit, precision
 
 
+@pytest.mark.parametrize(("worth", "made"), [(15, True), (16, False)])
+def test_scouts_are_compiled_with_the_network_only_where_they_take_many_steps(
+    monkeypatch: pytest.MonkeyPatch, worth: int, made: bool
+) -> None:
+    """Three epochs of five steps."""
+    monkeypatch.setattr("orat.engine.WORTH_COMPILING", worth)
+    learner = learner_of(orat.ORAT(scout_epochs=3))
+    engine = Mirrored(learner, stripes(), lambda function: ("quick", function))
+    assert [isinstance(scout, tuple) for scout in engine.forms[True][2]] == [made, made]
+    assert engine.forms[False][2] == list(learner.state.scouts)
+    assert isinstance(engine.forms[True][0], tuple)
+
+
 @gpu_only
 @as_torch_warns
 @pytest.mark.usefixtures("repeatable")
@@ -489,8 +502,11 @@ def test_gpu_compiled_steps_lead_where_plain_ones_do(precision: str, limit: floa
 
 @gpu_only
 @as_torch_warns
-def test_gpu_compiled_scouts_of_the_quick_network_learn_and_their_loss_stays_a_number() -> None:
+def test_gpu_compiled_scouts_of_the_quick_network_learn_and_their_loss_stays_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Compiled in bfloat16, a value and the largest of its channel may be rounded apart."""
+    monkeypatch.setattr("orat.engine.WORTH_COMPILING", 40)
     ended = on_gpu(orat.ORAT(scout_epochs=8), True, 60, "quick", compiled=True, precision="mixed")
     assert (ended.engine.name, ended.lines) == ("compiled", [])
     assert ended.sums.isfinite().all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from base64 import b64decode
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from refusals import assert_refused_in_one_line
 import orat
 from orat import held_out
 from orat.cli import main
+from orat.errors import InputError
 from orat.noise import symmetric
 from orat.outliers import judge
 from orat.progress import SILENT
@@ -67,9 +69,19 @@ def test_every_trained_sample_has_a_row_with_what_the_run_remembered(automatic: 
         assert row["path"] == ""
         assert row["given_label"] == str(noisy[int(row["index"])])
         assert float(row["label_quality"]) == pytest.approx(1 - state["wrong"][i].item(), abs=1e-6)
-        assert row["is_label_issue"] == str(bool(state["weights"][i] == 0))
+        assert row["is_label_issue"] == str(bool(state["weights"][i] == 0 or state["restored"][i]))
         assert float(row["mean_loss"]) == pytest.approx(state["mean_loss"][i].item(), abs=1e-4)
         assert int(row["times_cut"]) == state["times_cut"][i]
+
+
+def test_a_run_of_an_earlier_version_is_refused(automatic: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(automatic, tmp_path / "earlier")
+    state = RunFolder(folder).load_tensors("state")
+    RunFolder(folder).save_tensors("state", {name: state[name] for name in state if name not in ("restored", "sure")})
+    with pytest.raises(
+        InputError, match="of an earlier version of orat, which remembered other things: train it again"
+    ):
+        orat.suspects(folder, device="cpu")
 
 
 def test_what_is_remembered_is_the_verdict_on_the_averaged_answers(automatic: Path) -> None:
