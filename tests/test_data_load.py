@@ -52,6 +52,19 @@ def test_names_are_offered_without_importing_torch() -> None:
     assert "toy-imbalanced-2" in done.stdout
 
 
+def test_a_folder_of_idx_files_is_a_data_set_by_its_path(tmp_path: Path) -> None:
+    folder = str(write_mnist(tmp_path / "fashion"))
+    assert data.load(folder).train.labels.tolist() == [4]
+    assert "the image size 32x32 is for folders of images" in message(folder, image_size=(32, 32))
+    (tmp_path / "fashion" / "train-labels-idx1-ubyte").unlink()
+    assert "has no train-labels-idx1-ubyte" in message(folder)
+
+
+def test_the_data_folder_may_be_a_string(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "store")
+    assert data.load("mnist", str(tmp_path / "store")).train.labels.tolist() == [4]
+
+
 @pytest.mark.parametrize("place", ["mnist", "."])
 def test_mnist_is_found_in_its_folder_or_in_the_data_folder(tmp_path: Path, place: str) -> None:
     write_mnist(tmp_path / "store" / place)

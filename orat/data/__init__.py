@@ -35,14 +35,14 @@ class Found:
     classes: int = 0
 
 
-def load(name: str, data_dir: Path | None = None, image_size: tuple[int, int] | None = None) -> Splits:
-    """The data set of this name, or in the folder, .npz or .tar file at this path."""
+def load(name: str, data_dir: str | Path | None = None, image_size: tuple[int, int] | None = None) -> Splits:
+    """The data set of this name, or in the folder (of images, or of IDX files), .npz or .tar file at this path."""
     if name.startswith(SCRAMBLED):
         from orat.data.scrambled import scrambled
 
         return scrambled(load(name.removeprefix(SCRAMBLED), data_dir, image_size))
     path = Path(name).expanduser()
-    if name not in NAMES and (path.is_dir() or (path.name.endswith(TAR_ENDINGS) and path.is_file())):
+    if name not in NAMES and _holds_images(path):
         from orat.data import folder
 
         return folder.read(path, image_size)
@@ -52,17 +52,24 @@ def load(name: str, data_dir: Path | None = None, image_size: tuple[int, int] | 
     return _load_named(name, data_dir) if name in NAMES else _load_file(name, path)
 
 
-def found(data_dir: Path | None = None) -> list[Found]:
+def found(data_dir: str | Path | None = None) -> list[Found]:
     """Every public data set: whether its files are there and whole, by reading them."""
     return [_search(name, data_dir) for name in PUBLIC]
 
 
-def data_folder(data_dir: Path | None = None) -> Path:
+def data_folder(data_dir: str | Path | None = None) -> Path:
     """Where data sets are looked for: the folder given, else $ORAT_DATA, else ./data."""
-    return data_dir or Path(os.environ.get("ORAT_DATA") or "data").expanduser()
+    return Path(data_dir or os.environ.get("ORAT_DATA") or "data").expanduser()
 
 
-def _load_named(name: str, data_dir: Path | None) -> Splits:
+def _holds_images(path: Path) -> bool:
+    """Whether this is a folder of images or a .tar of one; a folder may also hold IDX files."""
+    from orat.data import idx
+
+    return not idx.present(path) if path.is_dir() else path.name.endswith(TAR_ENDINGS) and path.is_file()
+
+
+def _load_named(name: str, data_dir: str | Path | None) -> Splits:
     from orat.data import sample, toy
 
     if name == "sample":
@@ -79,6 +86,10 @@ def _load_file(name: str, path: Path) -> Splits:
     if not path.exists():
         error = unknown("data set", name, NAMES)
         raise InputError(f"{error}; or give the path of an image folder, an .npz or a .tar file: there is no {path}")
+    if path.is_dir():
+        from orat.data import idx
+
+        return idx.read(path)
     if path.suffix != ".npz":
         raise InputError(f"{path} is no data set: give an image folder, an .npz or a file ending in {TAR_ENDINGS}")
     from orat.data import arrays
@@ -104,22 +115,22 @@ def _reader(name: str) -> _Reader:
     }[name]
 
 
-def _places(name: str, data_dir: Path | None) -> tuple[Path, ...]:
+def _places(name: str, data_dir: str | Path | None) -> tuple[Path, ...]:
     folder = data_folder(data_dir)
     return (folder / name, folder)
 
 
-def _folder_of(name: str, data_dir: Path | None) -> Path | None:
+def _folder_of(name: str, data_dir: str | Path | None) -> Path | None:
     reader = _reader(name)
     return next((place for place in _places(name, data_dir) if reader.present(place)), None)
 
 
-def _missing(name: str, data_dir: Path | None) -> str:
+def _missing(name: str, data_dir: str | Path | None) -> str:
     named, folder = _places(name, data_dir)
     return f"no files of {name} in {named} or {folder}: run `orat data --download {name}`, or put them into {named}"
 
 
-def _search(name: str, data_dir: Path | None) -> Found:
+def _search(name: str, data_dir: str | Path | None) -> Found:
     folder = _folder_of(name, data_dir)
     if folder is None:
         return Found(name, "missing", None, _missing(name, data_dir))
