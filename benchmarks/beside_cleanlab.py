@@ -47,12 +47,13 @@ from orat.prepare import build_model, cheaper
 from orat.progress import SILENT
 from orat.provenance import commit, hardware, versions
 from orat.run import Run
+from orat.scouts import Scouting, peak_of
 from orat.state import State
 from orat.suspecting import area, remembered
 from orat.timing import Machine
 from orat.training import Learner, end_epoch, train_epoch
 from orat.types import Batch
-from orat.watching import Scouting, Watch, cut_in, peak_of, sparing
+from orat.watching import Watch, cut_in, sparing
 
 FIGURES = ("precision", "recall", "f1", "auc", "seconds", "steady")
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

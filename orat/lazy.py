@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module, functional
 
-    from orat import losses, ranking, relabeling, state, watching
+    from orat import losses, ranking, relabeling, scouts, state, watching
     from orat.attacks import TrainingAttack
     from orat.state import BurnIn, State
     from orat.types import Batch, Logits, PerSample, Scalar
 else:
     MODULES = {
         "functional": "torch.nn.functional", "losses": "orat.losses", "ranking": "orat.ranking",
-        "relabeling": "orat.relabeling", "state": "orat.state", "watching": "orat.watching",
+        "relabeling": "orat.relabeling", "scouts": "orat.scouts", "state": "orat.state", "watching": "orat.watching",
     }  # fmt: skip
     # Types stand in annotations, which are never evaluated.
     TYPES = ("Batch", "BurnIn", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor")
@@ -35,5 +35,5 @@ else:
 
 __all__ = [
     "Batch", "BurnIn", "Logits", "Module", "PerSample", "Scalar", "State", "Tensor", "TrainingAttack", "functional",
-    "losses", "ranking", "relabeling", "state", "watching",
+    "losses", "ranking", "relabeling", "scouts", "state", "watching",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from orat.errors import InputError
 from orat.evaluation import logits_of
 from orat.filtering import found_outliers
 from orat.finished import finished_run, load_model
-from orat.held_out import check_folds, held_out_answers
+from orat.held_out import FOLDS, check_folds, held_out_answers
 from orat.methods import ORAT
 from orat.mislabeling import FEWEST
 from orat.outliers import DOUBTED, KNOWING, Verdict, judge, suspicion
@@ -187,13 +187,13 @@ def suspects(
     data_dir: str | Path | None = None,
     device: str = "auto",
     held_out: bool = False,
-    folds: int = 2,
+    folds: int = FOLDS,
     epochs: int | None = None,
     display: Display = SILENT,
 ) -> Suspects:
     """Which training labels of a finished run look wrong, the most suspicious first; nothing is changed.
 
-    `held_out` trains standard networks on all but one of `folds` parts for `epochs` epochs, to judge that part.
+    `held_out` trains quick networks on all but one of `folds` parts each, for `epochs` epochs, to judge that part.
     """
     check_folds(folds, epochs)
     folder = Path(run_folder)

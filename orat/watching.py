@@ -6,7 +6,7 @@ wrong label from a hard image; what a network says of the natural image, average
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,13 @@ from torch import Tensor, nn
 
 from orat.attacks import TrainingAttack
 from orat.errors import InputError
-from orat.losses import cross_entropy
-from orat.models.quick_cnn import QuickCNN
 from orat.outliers import DOUBTED, KNOWING, Hearing, ahead, hearing, two_groups, verdict_of
+from orat.scouts import Scouting, groups_of, lesson
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
-HALVES = 2  # of the samples: those that a scout learns, and those that it is asked about
 MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
 JUDGED_EVERY = 3  # epochs of scouts, in which averaged answers change enough for another verdict
-OWN_BATCH = 128  # samples of both halves in a step, at which a network's own rate holds
 
 
 @dataclass(frozen=True)
@@ -36,16 +33,6 @@ class Rule:
     burn_in: int  # epochs before the first cut
     m: int | None = None  # how many; where it is None, those rather wrong than right, or the upper of two groups
     confidence: float = 1.0  # chance to be of another class above which a cut sample is learned as one of it
-
-
-@dataclass(frozen=True)
-class Scouting:
-    """Two networks that learn the natural images before the other learns anything."""
-
-    make: Callable[[int], nn.Module]
-    epochs: int
-    batch_size: int
-    scale: float  # how much larger than the run's their batches are, and so their rate if they have none of their own
 
 
 class Watch(State):
@@ -83,7 +70,7 @@ class Watch(State):
         self.epochs = 0  # that are over, those of scouts among them
         self.scouts_word: Hearing | None = None  # what follows from their answers, when they give no more
         if scouting is not None:
-            self.scouts.extend(scouting.make(number) for number in range(HALVES))
+            self.scouts.extend(scouting.make(number) for number in range(scouting.parts))
             self.sees = list(self.scouts)
             self.ahead, self.batch_size = scouting.epochs, scouting.batch_size
         if asked == "both":
@@ -125,26 +112,11 @@ class Watch(State):
             self.given.index_copy_(0, batch.index, batch.y)
 
     def scout(self, batch: Batch) -> Scalar:
-        """What scouts learn of a batch: each from its own half, after it was asked about the other.
-
-        Batches hold about as many samples of either half: those that are too many are passed over. The value is the
-        mean of both losses, the gradient that of each.
-        """
-        order, middle = (batch.index % HALVES).argsort(stable=True), len(batch.index) // HALVES
-        batch = Batch(batch.x[order], batch.y[order], batch.index[order])
-        kept, halves = ~self.cut()[batch.index], (slice(None, middle), slice(middle, None))
-        own = [batch.index[part] % HALVES == half for half, part in enumerate(halves)]
-        with torch.no_grad():
-            answers = [self.sees[1 - half](batch.x[part]).float() for half, part in enumerate(halves)]
-            answers = [said.masked_fill(~those[:, None], torch.nan) for said, those in zip(answers, own, strict=True)]
-        losses = [
-            own_mean(cross_entropy(sees(batch.x[part]), batch.y[part]), kept[part] & those)
-            for sees, part, those in zip(self.sees, halves, own, strict=True)
-        ]
-        self.latest.index_copy_(0, batch.index, torch.cat(answers))
+        """What scouts are to minimize on a batch; what they say of it is taken down."""
+        loss, answers, batch = lesson(self.sees, batch, ~self.cut())
+        self.latest.index_copy_(0, batch.index, answers)
         self.given.index_copy_(0, batch.index, batch.y)
-        loss = torch.stack(losses).sum()
-        return loss - loss.detach() * (1 - 1 / HALVES)
+        return loss
 
     def average(self) -> None:
         """Takes the answers of an epoch into the averages, the first to a sample as its own."""
@@ -160,12 +132,8 @@ class Watch(State):
         self.latest.fill_(torch.nan)
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Scouts learn at a rate of their own, if they have one, that falls to nothing while they do."""
-        if self.scouting is None:
-            return []
-        peak = peak_of(self.scouts[0], self.scouting, lr)
-        own = {"lr": lr, "decays": True, "begins": -self.ahead, "peak": peak, **ways_of(self.scouts[0])}
-        return [{"params": list(scout.parameters()), **own} for scout in self.scouts]
+        """Those of scouts, if there are any."""
+        return [] if self.scouting is None else groups_of(self.scouts, self.scouting, lr)
 
     def phase(self) -> Hashable:
         """Steps are all the same, but for those of scouts."""
@@ -259,26 +227,6 @@ def cut_in(saved: dict[str, Tensor]) -> Tensor:
     if saved.get("restored", saved["weights"]).dtype != torch.bool:
         raise InputError("the run is of an earlier version of orat, which remembered other things: train it again")
     return (saved["weights"] == 0) | saved["restored"]
-
-
-def peak_of(scout: nn.Module, scouting: Scouting, lr: float) -> float:
-    """The rate at which scouts learn at most: in proportion to their batches, their own or else the run's."""
-    return QuickCNN.rate * scouting.batch_size / OWN_BATCH if is_quick(scout) else lr * scouting.scale
-
-
-def ways_of(scout: nn.Module) -> dict[str, Any]:
-    """How else scouts learn than the run's network does."""
-    return {"weight_decay": QuickCNN.decay, "nesterov": True} if is_quick(scout) else {}
-
-
-def is_quick(scout: nn.Module) -> bool:
-    """Whether it is of the kind that has a rate of its own."""
-    return any(isinstance(module, QuickCNN) for module in scout.modules())
-
-
-def own_mean(losses: PerSample, own: Tensor) -> Tensor:
-    """The mean over some of the samples, of which there may be none."""
-    return (losses * own).sum() / own.sum().clamp(min=1)
 
 
 def sparing(cut: Tensor, score: Tensor, given: Tensor) -> Tensor:

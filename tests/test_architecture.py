@@ -13,8 +13,8 @@ PACKAGE = Path(orat.__file__).parent
 # Each may import those before it, and its own package.
 ORDER = (
     "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
-    "ranking", "relabeling", "mislabeling", "outliers", "watching", "options", "lazy", "methods", "run", "flags",
-    "mirrors", "replica",
+    "ranking", "relabeling", "mislabeling", "outliers", "scouts", "watching", "options", "lazy", "methods", "run",
+    "flags", "mirrors", "replica",
     "training", "engine", "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves",
     "theory",
     "examination", "devices", "provenance", "timing", "finished", "filtering", "operations", "prepare", "held_out",

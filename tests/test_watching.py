@@ -20,9 +20,10 @@ from orat.prepare import cheaper, prepare, scouts
 from orat.progress import SILENT
 from orat.run import Run, read_run
 from orat.run_folder import RunFolder
+from orat.scouts import Scouting
 from orat.training import rate_of
 from orat.types import Batch
-from orat.watching import Rule, Scouting, Watch, sparing
+from orat.watching import Rule, Watch, sparing
 
 N, CLASSES, INPUTS = 40, 2, 6
 

@@ -33,16 +33,18 @@ def add_judging(one: Parser) -> None:
     """Flags for who judges the labels."""
     one.add_argument(
         "--held-out", action="store_true",
-        help="train standard networks on parts of the training set, each to judge the part that it did not learn. "
+        help="train quick networks on all but one of several parts of the training set each, to judge that part. "
         "A network that has learned a wrong label agrees with it; one that never saw it does not",
     )  # fmt: skip
-    one.add_argument("--folds", default="2", metavar="K", help="with --held-out: parts (default: 2)")
-    one.add_argument("--epochs", metavar="N", help="with --held-out: their epochs (default: 10, or the run's if fewer)")
+    one.add_argument("--folds", default="5", metavar="K", help="with --held-out: parts, and networks (default: 5)")
+    one.add_argument(
+        "--epochs", metavar="N", help="with --held-out: their epochs (default: 36, of few samples up to 100)"
+    )
 
 
 def judging_of(arguments: Namespace) -> dict[str, Any]:
     """Who judges the labels, as `orat.suspects` takes it."""
-    if not arguments.held_out and (arguments.epochs is not None or arguments.folds != "2"):
+    if not arguments.held_out and (arguments.epochs is not None or arguments.folds != "5"):
         raise InputError("--folds and --epochs are for --held-out: give it, too")
     folds, epochs = read(arguments, "folds", whole), read(arguments, "epochs", whole)
     return {"device": arguments.device, "held_out": arguments.held_out, "folds": folds, "epochs": epochs}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 
-from orat.lazy import watching
+from orat.lazy import Module, scouts
 from orat.methods.setting import Setting
 
 EPOCHS, STEPS = 36, 3500  # enough of either
@@ -13,15 +15,19 @@ FEWEST = 8  # epochs, whatever they cost, where the run has as many
 LARGEST_BATCH, FEWEST_STEPS = 512, 100  # what a GPU does at once, and what an epoch should have
 
 
-def scouting_for(setting: Setting, asked: str, model: str | None, epochs: int | None) -> watching.Scouting | None:
+def scouting_for(setting: Setting, asked: str, model: str | None, epochs: int | None) -> scouts.Scouting | None:
     """Scouts, if they are asked, of this model and for so many epochs, or where nothing is said, as suits the run."""
     if asked not in ("scout", "both"):
         return None
     assert setting.scouts is not None
-    scouts = setting.scouts(model)
+    own = setting.scouts(model)
+    affordable = max(int(SHARE * setting.epochs / own.cost), min(FEWEST, setting.epochs))
+    enough = unhurried(setting, own.make)
+    return replace(enough, epochs=epochs or min(enough.epochs, affordable))
+
+
+def unhurried(setting: Setting, make: Callable[[int], Module]) -> scouts.Scouting:
+    """Scouts that learn for as long as helps, whatever it costs."""
     batch_size = min(LARGEST_BATCH, max(setting.batch_size, setting.n // FEWEST_STEPS))
-    enough = max(EPOCHS, ceil(STEPS * batch_size / setting.n))
-    affordable = max(int(SHARE * setting.epochs / scouts.cost), min(FEWEST, setting.epochs))
-    return watching.Scouting(
-        scouts.make, epochs or min(enough, affordable), batch_size, batch_size / setting.batch_size
-    )
+    epochs = max(EPOCHS, ceil(STEPS * batch_size / setting.n))
+    return scouts.Scouting(make, epochs, batch_size, scale=batch_size / setting.batch_size)
