@@ -200,7 +200,8 @@ def cut_of_right(cuts: list[Row]) -> str:
 
 
 CLEANLAB_WORDS = (
-    "Means over seeds. Scouts answer for samples that they did not learn; folds are networks like them, 5-fold cross-validated, for as many epochs in the same batches. "
+    "Means over seeds. Scouts answer for samples that they did not learn; folds are networks like them, 5-fold cross-validated, for as many epochs in the same batches; held-out is "
+    "`orat outliers --held-out`, scouts in five parts for 36 epochs or more. "
     "Seconds are those of the answers and of the verdict."
 )
 FOREIGN_WORDS = (

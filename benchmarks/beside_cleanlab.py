@@ -5,8 +5,9 @@
 
 Who answers: the scouts of automatic ORAT; or networks like them, cross-validated, which learn all folds but one in the
 scouts' batches, at their rates, for as many epochs and on the same engine. Of these networks, the answers after the last
-epoch are judged, as is usual with cleanlab, and those averaged over epochs as scouts' are. Who judges: orat, or
-cleanlab's find_label_issues. All judge all answers; those of scouts are of networks that learned without what orat cut.
+epoch are judged, as is usual with cleanlab, and those averaged over epochs as scouts' are. With --held-out, also those of
+`orat outliers --held-out`. Who judges: orat, or cleanlab's find_label_issues. All judge all answers; those of scouts and
+of --held-out are of networks that learned without what orat cut.
 
 `seconds` are of the answers and the verdict, and hold what an engine takes to compile or record steps; `steady` are the
 same at the pace of all epochs but the first of each network, which leaves that out. Reading data is in neither. On a
@@ -40,7 +41,7 @@ from orat.engine import engine_for
 from orat.evaluation import logits_of
 from orat.execute import Job, open_job, tensors_of
 from orat.filtering import found_outliers
-from orat.held_out import check_folds
+from orat.held_out import check_folds, held_out_answers
 from orat.losses import cross_entropy
 from orat.outliers import DOUBTED, KNOWING, judge
 from orat.prepare import build_model, cheaper
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--scout-epochs", type=int, default=None, help="of scouts; if not given, as suits the run")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--fold-epochs", type=int, default=None, help="of cross-validation; if not given, the scouts'")
+    parser.add_argument("--held-out", action="store_true", help="ask as `orat outliers --held-out` does, too")
     parser.add_argument("--whole", action="store_true", help="train the run to its end, too, when the network is heard")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="auto")
@@ -150,8 +152,10 @@ def rows_of(job: Job, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]
     yield {"answers": "scouts", "judge": "orat", **own_figures(job), **times(heard), **learned, **like}
     epochs, folds = arguments.fold_epochs or scouting.epochs, arguments.folds
     answers = {"scouts": heard} | cross_validated(job, machine, replace(scouting, epochs=epochs), folds)
+    answers |= held_out(job, machine, folds) if arguments.held_out else {}
     for (who, said), (name, judging) in list(product(answers.items(), JUDGES.items()))[1:]:  # the first is there
-        learned = {"epochs": scouting.epochs} if who == "scouts" else {"epochs": epochs, "folds": folds}
+        learned = {"epochs": scouting.epochs} if who == "scouts" else {"folds": folds}
+        learned |= {"epochs": epochs} if who.startswith("folds") else {}
         yield {"answers": who, "judge": name, **judged(judging, said, train, machine), **learned, **like}
     if arguments.whole:
         rest = sum(machine.seconds(partial(one_epoch, job), 1) for _ in range(job.run.epochs))
@@ -223,6 +227,15 @@ def cross_validated(job: Job, machine: Machine, scouting: Scouting, folds: int) 
         extra += first_extra(list(learns))
     both = Answers(averaged, learning + asking, learning + asking - extra)
     return {"folds, last epoch": Answers(last, learning, learning - extra), "folds, averaged": both}
+
+
+def held_out(job: Job, machine: Machine, folds: int) -> dict[str, Answers]:
+    """What scouts in so many parts say, who learn for as long as helps."""
+    said: list[Tensor] = []
+    seconds = machine.seconds(
+        lambda: said.append(held_out_answers(job.run, job.parts, folds, None, str(job.device))), 1
+    )
+    return {"held-out": Answers(said[0], seconds, seconds)}
 
 
 def epochs_of(

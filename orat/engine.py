@@ -7,12 +7,13 @@ the same `train_step`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.pgd import moved
+from orat.attacks.pgd import gradient_at, moved
 from orat.attacks.quick import able
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
@@ -81,7 +82,7 @@ class ReplicaSight:
         self.stale = True
         self.refresh = replica.refresh
         self.replica = quick(replica.forward)
-        self.cross_entropy = quick(lambda x, y: cross_entropy(replica(x), y))
+        self.uphill = partial(uphill, replica) if quick is as_it_is else quick(partial(uphill_in_one, replica))
         self.move = quick(moved)
 
     def update(self) -> None:
@@ -95,10 +96,20 @@ class ReplicaSight:
         self.update()
         return self.replica(x)
 
-    def losses(self, x: Tensor, y: Tensor) -> Tensor:
-        """The cross-entropy of each image."""
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """The gradient of the cross-entropy of each image."""
         self.update()
-        return self.cross_entropy(x, y)
+        return self.uphill(x, y)
+
+
+def uphill(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the cross-entropy of each image."""
+    return gradient_at(lambda images: cross_entropy(network(images), y), x)
+
+
+def uphill_in_one(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The same as one function to compile, in which what goes forth and back may share kernels."""
+    return torch.func.grad(lambda images: cross_entropy(network(images), y).sum())(x)
 
 
 class Mirrored(Plain):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import gc
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -471,6 +473,35 @@ def test_gpu_replica_in_float32_and_mixed_precision_lead_where_plain_float32_doe
     for precision, limit in (("float32", 0.06 if decided else 0.03), ("mixed", 0.25 if decided else 0.15)):
         ended = on_gpu(EVERY[name], True, 20, precision=precision)
         assert apart(weights(ended.learner.model), expected, start) < limit, precision
+
+
+COMPILED_GRADIENT = """
+import torch
+from functools import partial
+from orat.engine import ReplicaSight, as_it_is
+from orat.models import build
+from orat.replica import Replica
+
+def backend(graph, _):  # traced as it would be compiled, but executed as it is
+    made.append(graph)
+    return graph
+
+for network in ("lenet", "small_cnn", "resnet18"):
+    made = []
+    for seed in (0, 1):
+        replica = Replica(build(network, (3, 32, 32), 3, seed), torch.float32)
+        x, y = torch.rand(6, 3, 32, 32, generator=torch.Generator().manual_seed(seed)), torch.arange(6) % 3
+        one = ReplicaSight(replica, partial(torch.compile, dynamic=False, fullgraph=True, backend=backend))
+        torch.testing.assert_close(one.gradient(x, y), ReplicaSight(replica, as_it_is).gradient(x, y))
+    print(network, len(made))
+"""
+
+
+def test_the_gradient_as_one_function_to_compile_is_the_gradient_and_serves_all_networks_of_a_kind() -> None:
+    """In a process of its own: what checks shapes in tests cannot be traced."""
+    command = [sys.executable, "-c", COMPILED_GRADIENT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["lenet 1", "small_cnn 1", "resnet18 1"], done.stderr[-2000:]
 
 
 @pytest.mark.parametrize(("worth", "made"), [(15, True), (16, False)])

@@ -91,21 +91,22 @@ class PGD:
                 return self.maximize(lambda adv: self.loss(model(adv), y), x, source)
             return attempts(attempt, x, self.restarts)
 
-    def maximize(
+    def maximize(self, objective: Callable[[Images], PerSample], x: Images, generator: Source | None = None) -> Images:
+        """Ascends any objective of the input that gives one number per sample."""
+        return self.climb(lambda adv: gradient_at(objective, adv), x, generator)
+
+    def climb(
         self,
-        objective: Callable[[Images], PerSample],
+        uphill: Callable[[Images], Images],
         x: Images,
         generator: Source | None = None,
         move: Callable[..., Images] | None = None,
     ) -> Images:
-        """Ascends any objective of the input that gives one number per sample; `move` stands for `moved` if given."""
+        """Goes where a gradient leads; `move` stands for `moved` if given."""
         step_size = self.eps / 4 if self.step_size is None else self.step_size
         adv = self.begin(x, source_of(generator, x))
         for _ in range(self.steps):
-            with torch.enable_grad():  # also where the caller evaluates without gradients
-                adv.requires_grad_()
-                gradient = gradient_of(objective(adv), adv)
-            adv = (move or moved)(adv.detach(), gradient, x, self.norm, self.eps, step_size)
+            adv = (move or moved)(adv, uphill(adv), x, self.norm, self.eps, step_size)
         return adv
 
     def begin(self, x: Images, source: Source) -> Images:
@@ -126,6 +127,13 @@ def moved(adv: Images, gradient: Images, x: Images, norm: str, eps: float, step_
 def slope(losses: PerSample, x: Images) -> Images:
     """The gradient of each loss by its input; 0 where the model cuts the graph or gives no number."""
     return gradient_of(losses, x).nan_to_num(0, 0, 0)
+
+
+def gradient_at(objective: Callable[[Images], PerSample], x: Images) -> Images:
+    """The gradient of each number by its input, also where the caller evaluates without gradients."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return gradient_of(objective(x), x)
 
 
 def gradient_of(losses: PerSample, x: Images) -> Images:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
 
-from orat.attacks.pgd import PGD, check_images, frozen
+from orat.attacks.pgd import PGD, check_images, frozen, gradient_at
 from orat.losses import cross_entropy
 from orat.types import Batch, Images, Labels, Logits
 
@@ -24,8 +25,8 @@ class Sight(Protocol):
         """What the network says of these images."""
         ...
 
-    def losses(self, x: Tensor, y: Tensor) -> Tensor:
-        """The cross-entropy of each image."""
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """The gradient of the cross-entropy of each image."""
         ...
 
     @property
@@ -46,14 +47,15 @@ class TrainingAttack:
         """The batch's images, attacked by their cross-entropy."""
         if self.sight is None:
             return self.pgd(model, batch.x, batch.y, self.generator)
-        losses = self.sight.losses
-        return self.pgd.maximize(lambda adv: losses(adv, batch.y), batch.x, self.generator, self.sight.move)
+        gradient = self.sight.gradient
+        return self.pgd.climb(lambda adv: gradient(adv, batch.y), batch.x, self.generator, self.sight.move)
 
     def maximize(self, model: nn.Module, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
         """The images x moved so that an objective of the logits grows: one number a sample."""
         if self.sight is not None:
             logits = self.sight.logits
-            return self.pgd.maximize(lambda adv: objective(logits(adv)), x, self.generator, self.sight.move)
+            uphill = partial(gradient_at, lambda adv: objective(logits(adv)))
+            return self.pgd.climb(uphill, x, self.generator, self.sight.move)
         check_images(x)
         with frozen(model, self.pgd.mode):
             return self.pgd.maximize(lambda adv: objective(model(adv)), x, self.generator)
