@@ -47,6 +47,11 @@ CLEANLAB = {
 }  # fmt: skip
 HEADLINES = {"automatic-cifar10": "CIFAR-10, 8/255", "automatic-mnist": "MNIST, 0.1"}
 KINDS = (("none", 0.0), ("symmetric", 0.2), ("symmetric", 0.4), ("asymmetric", 0.4), ("instance", 0.4))
+COSTS = {
+    "automatic-cost-sample": "bundled MNIST sample, 22 epochs",
+    "automatic-cost-mnist": "MNIST, LeNet, 50 epochs",
+    "automatic-cost-cifar10": "CIFAR-10 (JPEG copies), Small-CNN, 24 epochs",
+}
 FOREIGN = {"foreign-sample": "bundled MNIST sample", "foreign-mnist": "MNIST"}
 
 
@@ -69,6 +74,7 @@ def main() -> None:
                 *accuracy_lines(content["rows"]),
                 *origin(name, content),
             ]
+    lines += section("What it costs", COSTS, cost_lines, COSTS_WORDS)
     lines += section("Wrong labels beside cleanlab", CLEANLAB, cleanlab_lines, CLEANLAB_WORDS)
     lines += section("Images that belong to no class", FOREIGN, foreign_lines, FOREIGN_WORDS)
     print("\n".join(lines))
@@ -199,6 +205,10 @@ def cut_of_right(cuts: list[Row]) -> str:
     return f"{mean(cut['cut'] for cut in cuts):.3g} cut" if cuts else ""
 
 
+COSTS_WORDS = (
+    "One run after the other and nothing beside them, 40 % symmetric noise. Whole: from nothing to tested results, with what an engine takes to compile and record. "
+    "Steady: all epochs, those of scouts among them, at the pace of all but the first of either."
+)
 CLEANLAB_WORDS = (
     "Means over seeds. Scouts answer for samples that they did not learn; folds are networks like them, 5-fold cross-validated, for as many epochs in the same batches; held-out is "
     "`orat outliers --held-out`, scouts in five parts for 36 epochs or more. "
@@ -208,6 +218,28 @@ FOREIGN_WORDS = (
     "A share of the training images is replaced by noise, by their own inverse, or by images of other data. Some labels of the others are flipped besides. The oracle "
     "trains without both."
 )
+
+
+def cost_lines(rows: list[Row]) -> list[str]:
+    """Seconds of AT, of ORAT that is told nothing, and how much more that is."""
+    titles = ["seconds", "AT", "ORAT, told nothing", "more"]
+    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    for name, of in (("whole", whole), ("steady", steady)):
+        plain, watched = (mean(of(row) for row in rows if row["arm"] == arm) for arm in ("at", "automatic"))
+        lines.append(table_line([name, f"{plain:.1f}", f"{watched:.1f}", f"{watched / plain - 1:.1%}"]))
+    return lines
+
+
+def whole(row: Row) -> float:
+    """Seconds of a run."""
+    return float(row["seconds"])
+
+
+def steady(row: Row) -> float:
+    """Seconds of all epochs, the first of scouts and the first of the network as long as the others of their kind."""
+    timed = list(zip(row["epochs"], row["epoch_seconds"], strict=True))
+    kinds = ([seconds for epoch, seconds in timed if (epoch < 1) == scouts] for scouts in (True, False))
+    return sum(sum(own) - own[0] + mean(own[1:] or own) for own in kinds if own)
 
 
 def cleanlab_lines(rows: list[Row]) -> list[str]:

@@ -107,7 +107,7 @@ def orats(said: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
     """What automatic ORAT would cut, hearing this."""
     verdict = judge(said, given)
     cut = (verdict.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
-    return sparing(cut, verdict.suspicion, given), verdict.suspicion
+    return sparing(cut, verdict.suspicion, given, 1 - verdict.matrix.diagonal()), verdict.suspicion
 
 
 def cleanlabs(filter_by: str, said: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:

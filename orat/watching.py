@@ -20,7 +20,7 @@ from orat.scouts import Scouting, groups_of, lesson
 from orat.state import State
 from orat.types import Batch, Indices, Logits, PerSample, Scalar
 
-MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most, so that none is lost
+MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most where no more is estimated wrong, so that none is lost
 JUDGED_EVERY = 3  # epochs of scouts, in which averaged answers change enough for another verdict
 
 
@@ -193,7 +193,7 @@ class Watch(State):
             cut = (self.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
         else:
             cut = score > two_groups(score)
-        cut = sparing(cut, score, self.given)
+        cut = sparing(cut, score, self.given, 1 - self.matrix.diagonal())
         may_move = verdict.knowledge >= KNOWING and (heard or self.asked == "scout")
         return ~cut, cut & (self.sure > self.rule.confidence) & may_move
 
@@ -229,12 +229,15 @@ def cut_in(saved: dict[str, Tensor]) -> Tensor:
     return (saved["weights"] == 0) | saved["restored"]
 
 
-def sparing(cut: Tensor, score: Tensor, given: Tensor) -> Tensor:
-    """The same cut, but of no class more than may go: there, those of the highest scores."""
+def sparing(cut: Tensor, score: Tensor, given: Tensor, wrong: Tensor) -> Tensor:
+    """The same cut, but of no class more than may go: there, those of the highest scores.
+
+    `wrong` is the share of each class that is estimated to be, and may go where it is more than half.
+    """
     cut = cut.clone()
     for label in given.unique().tolist():
         own = (given == label).nonzero().squeeze(1)
-        most = int(MOST_OF_A_CLASS * len(own))
+        most = int(max(MOST_OF_A_CLASS, float(wrong[label])) * len(own))
         if int(cut[own].sum()) > most:
             cut[own] = False
             cut[own[score[own].topk(most).indices]] = True
