@@ -36,11 +36,11 @@ WORDS = {
 
 
 def main() -> None:
-    """Draws what there are rows for."""
+    """Draws all three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, required=True, help="rows of automatic runs, for the first two")
     parser.add_argument("--kind", default="symmetric:0.4", help="whose losses are shown")
-    parser.add_argument("--rates", type=Path, help="rows of several rates, for the third")
+    parser.add_argument("--rates", type=Path, required=True, help="rows of several rates, for the third")
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -48,9 +48,8 @@ def main() -> None:
     automatic = [row for row in rows if row["arm"] == "automatic" and row["seed"] == 0]
     noise, _, rate = arguments.kind.partition(":")
     shown = next(row for row in automatic if (row["noise"], row["rate"]) == (noise, float(rate)))
-    pictures = {"losses": losses(shown), "estimates": estimates(automatic)}
-    if arguments.rates:
-        pictures["accuracy"] = accuracy(rows_of(arguments.rates))
+    rates = accuracy(rows_of(arguments.rates))
+    pictures = {"losses": losses(shown), "estimates": estimates(automatic), "accuracy": rates}
     for name, picture in pictures.items():
         file = arguments.out / f"automatic-{name}.png"
         picture.savefig(file)

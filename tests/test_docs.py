@@ -44,8 +44,9 @@ def test_the_page_of_the_automatic_form_is_made_from_the_measured_numbers() -> N
 
 
 def test_pictures_of_the_automatic_form_are_drawn_from_the_measured_numbers(tmp_path: Path) -> None:
-    runs = ROOT / "results" / "automatic-cifar10.json"
-    command = [sys.executable, ROOT / "benchmarks" / "automatic_figures.py", "--runs", runs, "--out", tmp_path]
+    runs, rates = (ROOT / "results" / f"automatic-{name}.json" for name in ("cifar10", "rates"))
+    command = [sys.executable, ROOT / "benchmarks" / "automatic_figures.py", "--runs", runs, "--rates", rates]
+    command += ["--out", tmp_path]
     subprocess.run(command, check=True, capture_output=True)
     page = (ROOT / "docs" / "automatic.md").read_text()
     for file in tmp_path.iterdir():
