@@ -48,7 +48,7 @@ from orat.prepare import build_model, cheaper
 from orat.progress import SILENT
 from orat.provenance import commit, hardware, versions
 from orat.run import Run
-from orat.scouts import Scouting, peak_of
+from orat.scouts import Scouting, groups_of
 from orat.state import State
 from orat.suspecting import area, remembered
 from orat.timing import Machine
@@ -198,10 +198,8 @@ class Fold(State):
         self.ahead, self.batch_size = scouting.epochs, scouting.batch_size
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
-        """The rate of scouts."""
-        peak = peak_of(self.scouts[0], self.scouting, lr)
-        rate = {"lr": lr, "decays": True, "begins": -self.ahead, "peak": peak}
-        return [{"params": list(self.scouts.parameters()), **rate}]
+        """As scouts learn."""
+        return groups_of(self.scouts, self.scouting, lr)
 
     def scout(self, batch: Batch) -> Tensor:
         """The mean loss."""

@@ -16,7 +16,7 @@ import orat
 from orat.errors import InputError
 from orat.held_out import held_out_answers
 from orat.noise import relabel
-from orat.prepare import Parts, prepare
+from orat.prepare import prepare
 from orat.progress import SILENT
 from orat.scouts import lesson, without
 from orat.types import Batch
@@ -75,17 +75,18 @@ def test_without_a_part_the_others_are_left_in_their_order() -> None:
     assert without(values, slice(8, 10)).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_what_is_said_of_a_held_out_sample_does_not_depend_on_its_label(tiny: str) -> None:
+def test_what_is_said_of_a_held_out_part_does_not_depend_on_its_labels(tiny: str) -> None:
+    """In the first epoch, after which they take part in the verdict on what is learned."""
     run = quick(tiny, orat.AT(), **NOISE)
     parts = prepare(run)
-    before = held_out_answers(run, parts, folds=3, epochs=2, device="cpu")
-    labels = parts.train.labels.clone()
-    labels[30] = (labels[30] + 1) % 3
-    other = Parts(relabel(parts.train, labels), parts.validation, parts.test, parts.index, parts.total)
-    after = held_out_answers(run, other, folds=3, epochs=2, device="cpu")
+    before = held_out_answers(run, parts, folds=3, epochs=1, device="cpu")
+    own = torch.arange(270) % 3 == 1
+    labels = torch.where(own, (parts.train.labels + 1) % 3, parts.train.labels)
+    other = replace(parts, train=relabel(parts.train, labels))
+    after = held_out_answers(run, other, folds=3, epochs=1, device="cpu")
     assert before.shape == (270, 3)
-    assert torch.equal(before[30], after[30])
-    assert (before != after).any(1).sum() > 100  # what other networks say, which learned it
+    assert torch.equal(before[own], after[own])
+    assert (before != after).any(1)[~own].double().mean() > 0.5  # what other networks say, which learned it
 
 
 def test_held_out_networks_do_as_well_with_any_run_of_the_same_labels(tiny: str, tmp_path: Path) -> None:
