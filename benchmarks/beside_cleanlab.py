@@ -39,7 +39,7 @@ from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device
 from orat.engine import engine_for
 from orat.evaluation import logits_of
-from orat.execute import Job, open_job, tensors_of
+from orat.execute import Job, open_job
 from orat.filtering import found_outliers
 from orat.held_out import check_folds, held_out_answers
 from orat.losses import cross_entropy
@@ -179,7 +179,7 @@ def one_epoch(job: Job) -> None:
 def scouted(job: Job, machine: Machine) -> Answers:
     """What scouts say when they have learned; epochs up to 0 are theirs."""
     epochs = [machine.seconds(partial(one_epoch, job), 1) for _ in range(job.learner.epoch, 1)]
-    return Answers(tensors_of(job.learner.state)["answers"].cpu(), sum(epochs), sum(epochs) - first_extra(epochs))
+    return Answers(job.learner.state.answers.cpu(), sum(epochs), sum(epochs) - first_extra(epochs))
 
 
 def first_extra(epochs: list[float]) -> float:
@@ -275,7 +275,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
-    state = {name: value.cpu() for name, value in tensors_of(job.learner.state).items()}
+    state = {name: value.cpu() for name, value in job.learner.state.tensors().items()}
     return figures(cut_in(state), remembered(state).suspicion, job.parts.train)
 
 

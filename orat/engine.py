@@ -78,7 +78,8 @@ def quickened(function: Any) -> Any:
 class ReplicaSight:
     """A replica for the attacks of a step, brought up to date when the first of them looks."""
 
-    def __init__(self, replica: Replica, quick: Callable[..., Any]) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
+        replica = Replica(model, dtype, pools=quick is not as_it_is)
         self.stale = True
         self.refresh = replica.refresh
         self.replica = quick(replica.forward)
@@ -125,12 +126,12 @@ class Mirrored(Plain):
         """Makes the forms of the network for the usual step, which may be compiled, and for the rare others."""
         run, model, device = self.learner.run, self.learner.model, self.learner.loss_sum.device
         half = takes_halves(run.precision, device)
-        replica = Replica(model, torch.bfloat16 if half else torch.float32) if run.attack_mode == "eval" else None
+        dtype = torch.bfloat16 if half else torch.float32
         wrap = Mixed if half and device.type == "cuda" else as_it_is
         seen_as, scouts = wrap(model), [wrap(scout) for scout in self.learner.state.scouts]
         quick_scouts = [quick(scout) for scout in scouts] if self.scouts_take_long() else scouts
         self.forms = {
-            usual: (make(seen_as), ReplicaSight(replica, make) if replica else None, those)
+            usual: (make(seen_as), ReplicaSight(model, dtype, make) if run.attack_mode == "eval" else None, those)
             for usual, make, those in ((True, quick, quick_scouts), (False, as_it_is, scouts))
         }
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
@@ -32,6 +31,7 @@ from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
+SAVED_IN = 0.02  # seconds: checkpoints that take longer come less often in proportion
 FORMAT = 7  # of checkpoints: an older one was made by other steps
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
@@ -115,6 +115,7 @@ class Job:
         self.seconds = 0.0  # of training, over all sittings
         self.warned = False
         self.saved_at = self.told_at = self.started = time.monotonic()
+        self.saving = 0.0  # seconds that the last checkpoint took
 
     @property
     def epoch_steps(self) -> int:
@@ -179,7 +180,7 @@ class Job:
 
     def save(self) -> None:
         """Replaces the checkpoint."""
-        self.saved_at = time.monotonic()
+        started = time.monotonic()
         content = {
             "format": FORMAT,
             "device": self.device.type,
@@ -188,9 +189,11 @@ class Job:
             "chosen": self.chosen,
             "constant_epochs": self.constant_epochs,
             "origin": self.origin,
-            "seconds": self.seconds + time.monotonic() - self.started,
+            "seconds": self.seconds + started - self.started,
         }
         self.folder.save_resume(content)
+        self.saved_at = time.monotonic()
+        self.saving = self.saved_at - started
 
     def one_epoch(self) -> Iterator[None]:
         """The rest of the epoch under way: its steps, its validation, its line, its checkpoint."""
@@ -211,7 +214,7 @@ class Job:
         self.tell(record)
         if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / self.epoch_steps, self.run.epochs / 20):
             raise collapse(self.run, self.constant_epochs)
-        if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY:
+        if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY * max(1.0, self.saving / SAVED_IN):
             self.save()
 
     def validate(self, epoch: int) -> dict[str, float]:
@@ -248,7 +251,7 @@ class Job:
         learner, parts = self.learner, self.parts
         cut, used = learner.state.cut(), learner.state.corrected()
         self.folder.save_tensors("model", learner.model.state_dict())
-        self.folder.save_tensors("state", tensors_of(learner.state) | {"index": parts.index})
+        self.folder.save_tensors("state", learner.state.tensors() | {"index": parts.index})
         result: dict[str, Any] = {
             "run": self.run.id,
             "eps": self.run.eps,
@@ -290,9 +293,3 @@ class Job:
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
         attacks = suite(self.run.eps, self.run.norm)
         return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display)
-
-
-def tensors_of(state: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a method's state, less those of scouts and of the epoch under way, which are in its averages."""
-    tensors = {name: value for name, value in state.state_dict().items() if isinstance(value, Tensor)}
-    return {name: value for name, value in tensors.items() if not name.startswith(("scouts.", "latest"))}

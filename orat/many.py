@@ -92,6 +92,8 @@ class Sitting:
         except TrainingError as error:
             self.ended, self.error = True, str(error)
         self.taken += 1
+        if self.ended:  # what it had on the device goes before the next run comes
+            self.job, self.steps = Done(self.job.result), iter(())
         return not self.ended
 
     def is_on_its_way(self, share: int) -> bool:

@@ -8,6 +8,7 @@ network's own answers, up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard, TypeVar
 
@@ -19,19 +20,31 @@ from orat.models.dropout import Dropout
 from orat.models.normalize import Normalize
 
 FEW = 8  # channels below which a convolution leaves tensor cores idle
-POOLED_ON = "cuda"  # where a convolution of few channels takes in the pooling after it; torch's own is quicker on a CPU
 
 Refresh = Callable[[], Any]
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
-class Replica(nn.Module):
-    """The mirror of a network; `refresh` brings it up to date after the network has learned."""
+@dataclass(frozen=True)
+class Form:
+    """What a replica is made like, and what brings its tensors up to date."""
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+    dtype: torch.dtype
+    pools: bool  # whether convolutions of few channels take in the pooling after them
+    links: list[Refresh] = field(default_factory=list)
+
+
+class Replica(nn.Module):
+    """The mirror of a network; `refresh` brings it up to date after the network has learned.
+
+    With `pools`, it is one to compile for a GPU: elsewhere torch's own pooling is quicker, several times so on a GPU.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype, pools: bool = False) -> None:
         super().__init__()
-        self.links: list[Refresh] = []
-        self.network = mirrored(model, dtype, self.links)
+        form = Form(dtype, pools)
+        self.links = form.links
+        self.network = mirrored(model, form)
         self.eval().requires_grad_(False)
         self.answers = at_least_single(dtype)
         self.refresh()
@@ -52,21 +65,21 @@ def at_least_single(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def mirrored(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
+def mirrored(module: nn.Module, form: Form) -> nn.Module:
     """A module that computes the same in evaluation mode, with links that bring its tensors up to date."""
     if isinstance(module, Normalize):
-        return nn.Sequential(copied(module, at_least_single(dtype), links), Cast(dtype))
+        return nn.Sequential(copied(module, at_least_single(form.dtype), form.links), Cast(form.dtype))
     if isinstance(module, Dropout):
         return nn.Identity()
     if convolves(module):
-        return convolution(module, None, dtype, links)
+        return convolution(module, None, form)
     if computes_as(module, nn.Linear) and module.out_features % ALIGNED:
-        return product(module, dtype, links)
+        return product(module, form)
     if computes_as(module, nn.Sequential):
-        return nn.Sequential(*chained(list(module.children()), dtype, links))
-    kept = at_least_single(dtype) if isinstance(module, nn.BatchNorm2d) else dtype
-    twin = copied(module, kept, links)
-    twin._modules = {name: mirrored(child, dtype, links) for name, child in module.named_children()}
+        return nn.Sequential(*chained(list(module.children()), form))
+    kept = at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype
+    twin = copied(module, kept, form.links)
+    twin._modules = {name: mirrored(child, form) for name, child in module.named_children()}
     return twin
 
 
@@ -75,19 +88,19 @@ def computes_as(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
     return isinstance(module, kind) and type(module).forward is kind.forward
 
 
-def chained(modules: list[nn.Module], dtype: torch.dtype, links: list[Refresh]) -> list[nn.Module]:
+def chained(modules: list[nn.Module], form: Form) -> list[nn.Module]:
     """The mirrors of modules that follow each other; a convolution takes in what it can of those after it."""
     mirrors = []
     while modules:
         first, *modules = modules
         if not convolves(first):
-            mirrors.append(mirrored(first, dtype, links))
+            mirrors.append(mirrored(first, form))
             continue
         norm = modules[0] if modules and keeps_statistics(modules[0]) else None
         modules = modules if norm is None else modules[1:]
-        side = pooled(first, modules[0]) if modules else 1
+        side = pooled(first, modules[0]) if modules and form.pools else 1
         modules = modules[1:] if side > 1 else modules
-        mirrors.append(convolution(first, norm, dtype, links, side))
+        mirrors.append(convolution(first, norm, form, side))
     return aligned(mirrors)
 
 
@@ -109,7 +122,7 @@ def pooled(layer: nn.Module, then: nn.Module) -> int:
         return 1
     side = then.kernel_size
     whole = then.stride == side and (then.padding, then.dilation, then.ceil_mode) == (0, 1, False)
-    if layer.weight.device.type != POOLED_ON or not isinstance(side, int) or not whole:
+    if not isinstance(side, int) or not whole:
         return 1
     return side if all((size - 1) % side == 0 for size in layer.kernel_size) else 1
 
@@ -148,12 +161,10 @@ def by_patches(layer: nn.Conv2d) -> bool:
     return plain and layer.in_channels < FEW and isinstance(layer.padding, tuple)
 
 
-def convolution(
-    layer: nn.Conv2d, norm: nn.BatchNorm2d | None, dtype: torch.dtype, links: list[Refresh], pool: int = 1
-) -> nn.Module:
+def convolution(layer: nn.Conv2d, norm: nn.BatchNorm2d | None, form: Form, pool: int = 1) -> nn.Module:
     """The mirror of a convolution and, if there are such, the normalization and the pooling after it."""
-    mirror = Patches(layer, dtype, pool) if by_patches(layer) else Convolution(layer, dtype)
-    links.append(lambda: mirror.update(*folded(layer, norm)))
+    mirror = Patches(layer, form.dtype, pool) if by_patches(layer) else Convolution(layer, form.dtype)
+    form.links.append(lambda: mirror.update(*folded(layer, norm)))
     return mirror
 
 
@@ -172,9 +183,9 @@ def folded(layer: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tenso
     return weight * scale[:, None, None, None], bias * scale + shift
 
 
-def product(layer: nn.Linear, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
+def product(layer: nn.Linear, form: Form) -> nn.Module:
     """The mirror of a linear layer whose outputs are no multiple of what tensor cores take."""
-    mirror = Product(layer, dtype)
+    mirror = Product(layer, form.dtype)
     bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
-    links.append(lambda: mirror.update(layer.weight, bias))
+    form.links.append(lambda: mirror.update(layer.weight, bias))
     return mirror

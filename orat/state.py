@@ -59,6 +59,11 @@ class State(nn.Module):
         """Which training samples are left out as outliers, for a method that leaves any out."""
         return None
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What to keep of it: less scouts, and less answers of the epoch under way, which are in its averages."""
+        tensors = {name: value for name, value in self.state_dict().items() if isinstance(value, Tensor)}
+        return {name: value for name, value in tensors.items() if not name.startswith(("scouts.", "latest"))}
+
 
 class BurnIn(State):
     """The state of a method whose first epochs are plain."""

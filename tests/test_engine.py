@@ -480,7 +480,6 @@ import torch
 from functools import partial
 from orat.engine import ReplicaSight, as_it_is
 from orat.models import build
-from orat.replica import Replica
 
 def backend(graph, _):  # traced as it would be compiled, but executed as it is
     made.append(graph)
@@ -489,10 +488,10 @@ def backend(graph, _):  # traced as it would be compiled, but executed as it is
 for network in ("lenet", "small_cnn", "resnet18"):
     made = []
     for seed in (0, 1):
-        replica = Replica(build(network, (3, 32, 32), 3, seed), torch.float32)
+        seen = build(network, (3, 32, 32), 3, seed), torch.float32
         x, y = torch.rand(6, 3, 32, 32, generator=torch.Generator().manual_seed(seed)), torch.arange(6) % 3
-        one = ReplicaSight(replica, partial(torch.compile, dynamic=False, fullgraph=True, backend=backend))
-        torch.testing.assert_close(one.gradient(x, y), ReplicaSight(replica, as_it_is).gradient(x, y))
+        one = ReplicaSight(*seen, partial(torch.compile, dynamic=False, fullgraph=True, backend=backend))
+        torch.testing.assert_close(one.gradient(x, y), ReplicaSight(*seen, as_it_is).gradient(x, y))
     print(network, len(made))
 """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,23 @@ def test_results_come_in_the_order_of_the_runs_and_a_finished_run_is_not_trained
     first = train_many(runs, device="cpu", display=SILENT)
     assert list(first) == list(runs)
     assert train_many(runs, device="cpu", display=SILENT) == first
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_a_run_took_is_given_back_when_it_ends(broken: bool, tiny: str, tmp_path: Path) -> None:
+    run = quick(tiny, orat.AT(), epochs=1, **({"lr": 1e30, "warmup": 0.0} if broken else {}))
+    sitting = Sitting(tmp_path / "run", run, None, CPU, SILENT, "auto")
+    assert isinstance(sitting.job, Job)
+    learner = weakref.ref(sitting.job.learner)
+    gc.disable()  # at once, and not when it is looked for
+    try:
+        while sitting.step():
+            assert learner() is not None
+        assert learner() is None
+    finally:
+        gc.enable()
+    assert (sitting.error is not None) == broken
+    assert bool(sitting.job.result) != broken
 
 
 def test_a_run_that_breaks_leaves_its_error_and_the_others_go_on(tiny: str, tmp_path: Path) -> None:

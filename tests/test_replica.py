@@ -322,22 +322,20 @@ def test_of_equal_values_in_a_square_the_first_has_the_gradient_as_torch_does_it
     ],
     ids=str,
 )
-def test_only_a_plain_pooling_is_taken_in(pooling: nn.Module, taken_in: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_plain_pooling_is_taken_in(pooling: nn.Module, taken_in: bool) -> None:
     model = nn.Sequential(nn.Conv2d(2, 16, 3), nn.BatchNorm2d(16), pooling, nn.ReLU(), nn.Flatten()).double()
     unsettle(model)
     model(drawn(8, 2, 9, 8))
     assert not any(getattr(module, "pool", 1) > 1 for module in Replica(model, torch.float64).modules())
-    monkeypatch.setattr("orat.replica.POOLED_ON", "cpu")
-    replica = Replica(model, torch.float64)
+    replica = Replica(model, torch.float64, pools=True)
     assert any(getattr(module, "pool", 1) > 1 for module in replica.modules()) == taken_in
     assert_mirrors(replica, model, drawn(4, 2, 9, 8, seed=9))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NETWORKS if kind[0] == "lenet"], ids=str)
-def test_the_replica_of_a_gpu_gives_the_same(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orat.replica.POOLED_ON", "cpu")
+def test_the_replica_to_compile_gives_the_same(kind: Kind) -> None:
     model = network(kind)
-    assert_mirrors(Replica(model, torch.float64), model, drawn(5, *kind[1], seed=9))
+    assert_mirrors(Replica(model, torch.float64, pools=True), model, drawn(5, *kind[1], seed=9))
 
 
 # Channels for tensor cores.

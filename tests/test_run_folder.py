@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from quick_runs import quick
@@ -50,6 +52,24 @@ def test_changed_data_is_noticed_when_a_run_goes_on(tiny: str, tmp_path: Path, m
     monkeypatch.setattr("orat.data.dataset.Dataset.fingerprint", lambda self: "other")
     with pytest.raises(InputError, match="the data of .* changed"):
         orat.train(run, tmp_path / "a", display=SILENT)
+
+
+@pytest.mark.parametrize(("takes", "every"), [(0.01, 1), (0.1, 3), (1.0, 24)])
+def test_checkpoints_that_take_long_come_less_often(
+    takes: float, every: int, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epochs of 2.1 seconds on a clock that only epochs and checkpoints move."""
+    clock, saved = SimpleNamespace(now=0.0), []
+    monkeypatch.setattr(execute.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(execute.Job, "validate", lambda job, epoch: setattr(clock, "now", clock.now + 2.1) or {})
+
+    def save_resume(folder: RunFolder, content: dict[str, Any]) -> None:
+        saved.append(content["learner"]["epoch"] - 1)
+        clock.now += takes
+
+    monkeypatch.setattr(RunFolder, "save_resume", save_resume)
+    orat.train(quick(tiny, orat.AT(), epochs=30, validation=0.0), tmp_path / "a", display=SILENT)
+    assert saved == [*range(1, 31, every), 30]  # the last with the result
 
 
 def test_a_run_goes_on_only_on_the_kind_of_device_it_was_started_on(tiny: str, tmp_path: Path) -> None:
