@@ -41,10 +41,18 @@ class Sides:
         self.groups = [(given == label).nonzero().squeeze(1) for label in range(self.classes)]
         self.known = [label for label, group in enumerate(self.groups) if len(group) >= FEWEST]
         self.sizes = torch.tensor([len(group) for group in self.groups], dtype=torch.float64, device=seen.device)
+        self.members = torch.nn.utils.rnn.pad_sequence(self.groups, batch_first=True)  # as long as the largest
+        self.fits = torch.arange(self.members.shape[1]).to(given) < self.sizes[:, None]
         self.looks_like = seen.argmax(1)
         best, second = seen.topk(2).values.unbind(1)
         is_best = self.looks_like[:, None] == torch.arange(self.classes, device=seen.device)
         self.nearness = seen - torch.where(is_best, second[:, None], best[:, None])  # to a class, beside all others
+        self.ranks = {label: self.ranked(label) for label in self.known}
+
+    def parted(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Of each label, which samples were given it and which were not (classes, samples), and how many they are."""
+        own = self.given == torch.arange(self.classes).to(self.given)[:, None]
+        return (own, self.sizes), (~own, len(self.given) - self.sizes)
 
     def toward(self, label: int) -> Tensor:
         """How much more the samples given `label` look like each other class than like it: (classes, samples)."""
@@ -89,12 +97,12 @@ def single_shares(sides: Sides) -> tuple[Tensor, Tensor]:
     size, far_end = sides.classes, torch.tensor(FAR_END).to(sides.seen)
     beyond, expected, limits = sides.seen.new_zeros(3, size, size, len(FAR_END))  # by label, other class
     for other in sides.known:  # its own samples lie at the far end of every way from a label to it
-        values, count = sides.ranked(other)
+        values, count = sides.ranks[other]
         places = (far_end * count[:, None]).long().clamp(max=values.shape[1] - 1)
         limits[:, other] = values.gather(1, places)
         expected[:, other] = torch.searchsorted(values, limits[:, other].contiguous(), right=True).to(expected)
     for label in sides.known:
-        values, count = sides.ranked(label)
+        values, count = sides.ranks[label]
         beyond[label] = (count[:, None] - torch.searchsorted(values, -limits[label])).clamp(min=0).to(beyond)
     ratios, errors = fitting(beyond, expected, sides.sizes[:, None, None], sides.sizes[:, None], OF_ONE)
     apart = 1 - torch.eye(size).to(ratios)
@@ -103,22 +111,13 @@ def single_shares(sides: Sides) -> tuple[Tensor, Tensor]:
 
 def whole_shares(sides: Sides) -> tuple[Tensor, Tensor]:
     """How much of all other classes together fits into those given each label, and the errors."""
-    far_end = torch.tensor(FAR_END).to(sides.seen)
-    beyond, expected = sides.seen.new_zeros(2, sides.classes, len(FAR_END))
-    for label in sides.known:
-        own, others = (sides.nearness[part, label].sort().values for part in parted(sides, label))
-        if len(others):
-            limits = others[(far_end * len(others)).long()]
-            expected[label], beyond[label] = (
-                torch.searchsorted(values, limits, right=True) for values in (others, own)
-            )
-    return fitting(beyond, expected, sides.sizes[:, None], (len(sides.given) - sides.sizes)[:, None], OF_ALL)
-
-
-def parted(sides: Sides, label: int) -> tuple[Tensor, Tensor]:
-    """Those that were given a label, and all others."""
-    own = sides.given == label
-    return own, ~own
+    parts, near = sides.parted(), sides.nearness.T
+    own, others = (near.masked_fill(~part, torch.inf).sort(1).values for part, _ in parts)
+    sizes, rest = (size for _, size in parts)
+    limits = others.gather(1, (torch.tensor(FAR_END).to(near) * rest[:, None]).long())
+    known = ((sizes >= FEWEST) & (rest > 0))[:, None]
+    beyond, expected = (torch.searchsorted(values, limits, right=True).to(near) * known for values in (own, others))
+    return fitting(beyond, expected, sizes[:, None], rest[:, None], OF_ALL)
 
 
 def fitting(beyond: Tensor, expected: Tensor, among: Tensor, of: Tensor, care: Care) -> tuple[Tensor, Tensor]:

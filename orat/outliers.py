@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from orat.errors import InputError
-from orat.mislabeling import FEWEST, MOST, Sides, parted, shares
+from orat.mislabeling import FEWEST, MOST, Sides, shares
 from orat.types import Labels
 
 FEWEST_PLACES, MOST_PLACES = 10, 100  # of either of two distributions, between which samples are taken for alike
@@ -143,10 +143,10 @@ def ahead(seen: Tensor, given: Labels) -> Tensor:
 
 def chances_of(sides: Sides, matrix: Tensor, rests: Tensor) -> Tensor:
     """The chance of each sample that its label is wrong, if so many of each label are."""
-    wrong, origins = torch.zeros_like(sides.seen[:, 0]), torch.linalg.pinv(matrix)
+    wrong, origins = chance_of_rest(sides, matrix, rests), torch.linalg.pinv(matrix)
     for label in sides.known:
-        by_class = chances(sides, matrix, origins, label).amax(0)
-        wrong[sides.groups[label]] = torch.maximum(by_class, chance_of_rest(sides, matrix, label, rests[label]))
+        own = sides.groups[label]
+        wrong[own] = torch.maximum(wrong[own], chances(sides, matrix, origins, label).amax(0))
     return wrong
 
 
@@ -157,8 +157,9 @@ def chances(sides: Sides, matrix: Tensor, origins: Tensor, label: int) -> Tensor
     wanted[label] = False
     toward = (sides.seen - sides.seen[:, label : label + 1]).T.contiguous()
     count = places_in(sides)
-    theirs = [places_of(toward[other, group], count) for other, group in enumerate(sides.groups)]
-    edges = torch.cat([places_of(toward[:, own], count), torch.stack(theirs)], 1).sort(1).values
+    of_label = places_of(toward[:, own], sides.sizes[label].expand(classes), count)
+    of_others = places_of(toward.gather(1, sides.members).masked_fill(~sides.fits, torch.inf), sides.sizes, count)
+    edges = torch.cat([of_label, of_others], 1).sort(1).values
     bins, columns = edges.shape[1] + 1, torch.arange(classes).to(own)[:, None]
     places = torch.searchsorted(edges, toward)
     cells = ((columns * classes + sides.given) * bins + places).flatten()
@@ -169,19 +170,26 @@ def chances(sides: Sides, matrix: Tensor, origins: Tensor, label: int) -> Tensor
     return level.gather(1, places[:, own]) * wanted[:, None]
 
 
-def chance_of_rest(sides: Sides, matrix: Tensor, label: int, share: Tensor) -> Tensor:
-    """The chance of each sample given `label` to be of any other class, if a share of them is, all classes alike."""
-    own, others = parted(sides, label)
-    away = -sides.nearness[:, label]
-    edges = torch.cat([places_of(away[part], places_in(sides)) for part in (own, others)]).sort().values
-    places = torch.bucketize(away, edges)
-    bins = len(edges) + 1
-    mixed, rest = (torch.bincount(places[part], minlength=bins) / part.sum().clamp(min=1) for part in (own, others))
-    count = sides.sizes[label]
-    foreign = ((sides.sizes * matrix[:, label]).sum() - count * matrix[label, label]) / others.sum().clamp(min=1)
+def chance_of_rest(sides: Sides, matrix: Tensor, rests: Tensor) -> Tensor:
+    """The chance of each sample to be of any other class than its label, if a share of each is, all classes alike."""
+    parts, away = sides.parted(), -sides.nearness.T.contiguous()
+    ends = [places_of(away.masked_fill(~part, torch.inf), size, places_in(sides)) for part, size in parts]
+    edges = torch.cat(ends, 1).sort(1).values
+    places, bins = torch.searchsorted(edges, away), edges.shape[1] + 1
+    mixed, rest = (shares_in(places, part, size, bins) for part, size in parts)
+    sizes, others = (size for _, size in parts)
+    share, foreign = rests[:, None], ((sizes @ matrix - sizes * matrix.diagonal()) / others.clamp(min=1))[:, None]
     determinant = ((1 - share) * (1 - foreign) - share * foreign).clamp(min=1e-3)
     pure = (((1 - share) * rest - foreign * mixed) / determinant).clamp(min=0)
-    return rising(share * pure, mixed.to(pure))[places[own]]
+    level = rising(share * pure, mixed).gather(1, places)
+    return level.T.gather(1, sides.given[:, None]).squeeze(1) * (sizes >= FEWEST)[sides.given]
+
+
+def shares_in(places: Tensor, part: Tensor, size: Tensor, bins: int) -> Tensor:
+    """Of each row, the share of a part of it at each of its places."""
+    rows = torch.arange(len(places)).to(places)[:, None]
+    counts = torch.bincount((rows * bins + places)[part], minlength=len(places) * bins)
+    return counts.view(len(places), bins) / size.clamp(min=1)[:, None]
 
 
 def rightness(sides: Sides, matrix: Tensor) -> Tensor:
@@ -190,16 +198,18 @@ def rightness(sides: Sides, matrix: Tensor) -> Tensor:
     Of the samples of a class, a part was given its label, which the matrix says. Where fewer of those that look like it
     were, the others are not of it.
     """
-    right, lead = torch.zeros_like(sides.seen[:, 0]), sides.nearness.amax(1)
+    lead, seen_as, classes = sides.nearness.amax(1), sides.looks_like, sides.classes
+    alike = seen_as == torch.arange(classes).to(seen_as)[:, None]
+    edges = places_of(torch.where(alike, lead, torch.inf), alike.sum(1), places_in(sides))
+    bins = edges.shape[1] + 1
+    cells = seen_as * bins + torch.searchsorted(edges[seen_as], lead[:, None]).squeeze(1)
+    part, whole = (
+        torch.bincount(own, minlength=classes * bins).view(classes, bins).to(lead)
+        for own in (cells[sides.given == seen_as], cells)
+    )
     named = sides.sizes * matrix.diagonal() / (sides.sizes @ matrix).clamp(min=1)
-    for label in sides.known:
-        own = (sides.looks_like == label).nonzero().squeeze(1)
-        edges = places_of(lead[own], places_in(sides))
-        places = torch.bucketize(lead[own], edges)
-        agreeing = places[sides.given[own] == label]
-        part, whole = (torch.bincount(each, minlength=len(edges) + 1).to(lead) for each in (agreeing, places))
-        right[own] = (rising(part, whole) / named[label].clamp(min=1 - MOST)).clamp(max=1)[places]
-    return right
+    right = (rising(part, whole) / named.clamp(min=1 - MOST)[:, None]).clamp(max=1)
+    return (right * (sides.sizes >= FEWEST)[:, None]).flatten()[cells]
 
 
 def places_in(sides: Sides) -> int:
@@ -208,12 +218,10 @@ def places_in(sides: Sides) -> int:
     return min(max(int(of_a_class**0.5), FEWEST_PLACES), MOST_PLACES)
 
 
-def places_of(values: Tensor, places: int) -> Tensor:
-    """So many values (in the last dimension) with about as many others between each two of them."""
-    count = values.shape[-1]
-    if not count:
-        return values.new_zeros(*values.shape[:-1], places)
-    return values.sort(-1).values[..., [(place + 1) * count // (places + 1) for place in range(places)]]
+def places_of(values: Tensor, counts: Tensor, places: int) -> Tensor:
+    """So many values of each row with about as many others between each two; a row has some, and infinities else."""
+    steps = torch.arange(1, places + 1, device=values.device) * counts.long()[:, None] // (places + 1)
+    return values.sort(1).values.gather(1, steps).masked_fill(counts[:, None] == 0, 0.0)
 
 
 def rising(part: Tensor, whole: Tensor) -> Tensor:
