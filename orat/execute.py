@@ -32,7 +32,7 @@ from orat.training import Learner, check_finite, end_epoch, train_epoch
 SAVE_EVERY = 300.0  # seconds within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
 SAVED_IN = 0.02  # seconds: checkpoints that take longer come less often in proportion
-FORMAT = 7  # of checkpoints: an older one was made by other steps
+FORMAT = 8  # of checkpoints: an older one was made by other steps
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then

@@ -90,7 +90,7 @@ def scouts(run: Run, parts: Parts, name: str | None = None) -> Scouts:
     name = name or cheaper(run, parts.train)
     theirs, own = operations(run, parts.train, name), operations(run, parts.train, run.model)
     cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # an answer goes forth only
-    return Scouts(partial(another, replace(run, model=name), parts), cost)
+    return Scouts(partial(another, replace(run, model=name), parts), cost, name == QUICK)
 
 
 def cheaper(run: Run, train: Dataset) -> str:

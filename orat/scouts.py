@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from orat.losses import cross_entropy
+from orat.models.dropout import nothing_dropped
 from orat.models.quick_cnn import QuickCNN
 from orat.types import Batch, Logits, PerSample, Scalar
 
-OWN_BATCH = 128  # samples in a step, those that are asked about among them, at which a network's own rate holds
+OWN_BATCH = 128  # samples in a step, those that are asked about among them, at which rates of scouts' own hold
+RATE = 0.06  # of networks that are no quick ones
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,11 @@ class Scouting:
     make: Callable[[int], nn.Module]
     epochs: int
     batch_size: int
-    scale: float  # how much larger than the run's their batches are, and so their rate if they have none of their own
+    scale: float  # how much larger than the run's their batches are
     parts: int = 2  # of the samples, and so many scouts
 
 
-def lesson(sees: Sequence[Callable[[Tensor], Logits]], batch: Batch, kept: Tensor) -> tuple[Scalar, Logits, Batch]:
+def lesson(sees: Sequence[nn.Module], batch: Batch, kept: Tensor) -> tuple[Scalar, Logits, Batch]:
     """The number that scouts minimize on a batch, what is said of its samples, and the batch in the order of that.
 
     Batches hold about as many samples of each part: those that are too many are passed over, and what is said of them
@@ -45,7 +47,7 @@ def lesson(sees: Sequence[Callable[[Tensor], Logits]], batch: Batch, kept: Tenso
     ends = [len(order) * part // parts for part in range(parts + 1)]
     slices = [slice(*place) for place in pairwise(ends)]
     fits = torch.cat([batch.index[place] % parts == part for part, place in enumerate(slices)])
-    with torch.no_grad():
+    with torch.no_grad(), nothing_dropped(*sees):
         said = [sees[part - 1](batch.x[place]).float() for part, place in enumerate(slices)]
         answers = torch.cat(said).masked_fill(~fits[:, None], torch.nan)
     learned, losses = kept[batch.index] & fits, []
@@ -69,15 +71,16 @@ def own_mean(losses: PerSample, own: Tensor) -> Scalar:
 
 
 def groups_of(scouts: nn.ModuleList, scouting: Scouting, lr: float) -> list[dict[str, Any]]:
-    """Scouts learn at a rate of their own, if they have one, that falls to nothing while they do."""
-    own = {"lr": lr, "decays": True, "begins": -scouting.epochs, "peak": peak_of(scouts[0], scouting, lr)}
-    own |= {"weight_decay": QuickCNN.decay, "nesterov": True} if is_quick(scouts[0]) else {}
-    return [{"params": list(scout.parameters()), **own} for scout in scouts]
+    """Scouts learn at a rate that falls to nothing while they do: at one of their own, or the run's if that is higher.
 
-
-def peak_of(scout: nn.Module, scouting: Scouting, lr: float) -> float:
-    """The rate at which scouts learn at most: in proportion to their batches, their own or else the run's."""
-    return QuickCNN.rate * scouting.batch_size / OWN_BATCH if is_quick(scout) else lr * scouting.scale
+    With their own go a decay of weights and Nesterov's momentum. Quick ones have no other.
+    """
+    quick, of_run = is_quick(scouts[0]), lr * scouting.scale
+    own = (QuickCNN.rate if quick else RATE) * scouting.batch_size / OWN_BATCH
+    group: dict[str, Any] = {"lr": lr, "decays": True, "begins": -scouting.epochs, "peak": of_run}
+    if quick or own > of_run:
+        group |= {"peak": own, "weight_decay": QuickCNN.decay, "nesterov": True}
+    return [{"params": list(scout.parameters()), **group} for scout in scouts]
 
 
 def is_quick(scout: nn.Module) -> bool:

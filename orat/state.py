@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,7 +18,7 @@ class State(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.scouts = nn.ModuleList()  # networks of its own that learn before the other
-        self.sees: list[Callable[[Tensor], Tensor]] = []  # how those are called; an engine may put in quicker forms
+        self.sees: list[nn.Module] = []  # how those are called; an engine may put in quicker forms
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule.

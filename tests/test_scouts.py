@@ -15,6 +15,7 @@ from torch.nn import functional
 import orat
 from orat.errors import InputError
 from orat.held_out import held_out_answers
+from orat.models.dropout import Dropout
 from orat.noise import relabel
 from orat.prepare import prepare
 from orat.progress import SILENT
@@ -66,6 +67,19 @@ def test_what_is_not_kept_is_not_learned() -> None:
     other = Batch(batch.x, torch.where(kept, batch.y, 1 - batch.y), batch.index)
     for one, two in zip(gradients(scouts, batch, kept), gradients(scouts, other, kept), strict=True):
         assert torch.equal(one, two)
+
+
+def test_scouts_drop_nothing_when_they_are_asked_and_learn_with_dropout() -> None:
+    """Statistics of a batch stay those of training: an answer is the network's but for the dropout."""
+    scouts = [nn.Sequential(network(number), nn.BatchNorm1d(2), Dropout(0.5)) for number in range(2)]
+    batch = samples()
+    loss, answers, ordered = lesson(scouts, batch, KEPT)
+    for part, scout in enumerate(scouts):
+        asked = slice(20, 40) if part == 0 else slice(0, 20)
+        assert torch.allclose(answers[asked], scout[1](scout[0](ordered.x[asked])), atol=1e-6)
+        assert scout[2].asked == 1  # where it learned
+        assert scout[2].training
+    assert loss.requires_grad
 
 
 def test_without_a_part_the_others_are_left_in_their_order() -> None:

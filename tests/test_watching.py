@@ -265,6 +265,10 @@ def test_scouts_learn_at_a_rate_of_their_batches_which_falls_to_nothing_until_th
     like_the_network = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), replace(scouting, make=network))
     group = like_the_network.param_groups(lr=0.03)[0]
     assert rate_of(group, lr=0.03, factor=0.1, progress=-2.0) == pytest.approx(0.06)
+    assert "weight_decay" not in group
+    slower = like_the_network.param_groups(lr=0.01)[0]
+    assert rate_of(slower, lr=0.01, factor=0.1, progress=-2.0) == pytest.approx(0.06)  # 0.06 for 128, half way down
+    assert (slower["weight_decay"], slower["nesterov"]) == (5e-4, True)
 
 
 @pytest.mark.parametrize(
@@ -286,9 +290,9 @@ def test_no_class_loses_more_than_half_unless_more_of_it_is_estimated_wrong() ->
     assert sparing(cut, score, given, torch.tensor([0.9, 0.7])).nonzero().flatten().tolist() == [0, 1, 12, 13, 14, 15]
 
 
-def scouted(n: int, epochs: int, cost: float, batch_size: int = 128) -> tuple[int, int]:
+def scouted(n: int, epochs: int, cost: float, batch_size: int = 128, quick: bool = True) -> tuple[int, int]:
     """The epochs and the batches of scouts in a setting."""
-    scouts = Scouts(network, cost)
+    scouts = Scouts(network, cost, quick)
     setting = Setting(n, n, 2, steps=10, epochs=epochs, batch_size=batch_size, scouts=lambda name: scouts)
     state = orat.ORAT().start(setting)
     return state.ahead, state.batch_size
@@ -299,6 +303,8 @@ def test_scouts_learn_enough_within_a_share_of_what_the_run_costs() -> None:
     assert scouted(n=1_000_000, epochs=100, cost=0.1) == (36, 512)
     assert scouted(n=6400, epochs=1000, cost=0.1) == (70, 128)  # 3,500 steps
     assert scouted(n=6400, epochs=1000, cost=0.1, batch_size=64) == (36, 64)
+    assert scouted(n=50_000, epochs=100, cost=0.1, quick=False) == (14, 500)
+    assert scouted(n=6400, epochs=1000, cost=0.1, quick=False) == (28, 128)
     assert scouted(n=50_000, epochs=20, cost=0.1) == (14, 500)
     assert scouted(n=50_000, epochs=20, cost=2.0) == (8, 500)  # below which none knows anything
     assert scouted(n=50_000, epochs=2, cost=2.0) == (2, 500)

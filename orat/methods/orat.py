@@ -25,7 +25,7 @@ class ORAT(Ranked):
     memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
     confidence: float = option(0.9, "chance to learn a cut sample as the class seen; 1: never", least=0.5, most=1)
     scout_model: str | None = option(None, "network of the scouts", unset="quick_cnn, or the run's if it is cheaper")
-    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="36, in 7 % of the arithmetic")
+    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="36 or 14, in 7 % of the work")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +35,19 @@ class Dropout(nn.Module):
 def dropouts(model: nn.Module) -> list[Dropout]:
     """Every dropout of a network."""
     return [module for module in model.modules() if isinstance(module, Dropout)]
+
+
+@contextmanager
+def nothing_dropped(*models: nn.Module) -> Iterator[None]:
+    """No dropout of these networks does anything meanwhile; all else in them goes on as in training."""
+    active = [module for model in models for module in dropouts(model) if module.training]
+    for module in active:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in active:
+            module.training = True
 
 
 def seed_dropout(model: nn.Module, seed: int) -> None:
