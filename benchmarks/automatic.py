@@ -25,11 +25,13 @@ from torch import Tensor
 
 import orat
 from orat.attacks import suite
+from orat.data.dataset import Dataset
 from orat.evaluation import evaluate
-from orat.execute import Job
+from orat.finished import load_model
 from orat.many import Sitting
 from orat.methods import Method
-from orat.run import Run
+from orat.prepare import prepare
+from orat.run import Run, read_run
 from orat.run_folder import RunFolder
 from orat.suspecting import area, remembered
 from orat.watching import cut_in
@@ -54,7 +56,7 @@ def main() -> None:
     """Trains what is missing, and prints the gap shares."""
     arguments = parsed()
     setting = {"data": Path(arguments.data).name, **json.loads(arguments.fields)}
-    rows = filled(arguments, setting, partial(missing, arguments), partial(row_of, arguments.autoattack), "histograms")
+    rows = filled(arguments, setting, partial(missing, arguments), partial(row_of, arguments), "histograms")
     for line in gap_lines(rows):
         print(line)
 
@@ -107,13 +109,14 @@ def method_of(arm: str, m: int | float) -> Method:
     return orat.ORAT(**WATCHED[arm])
 
 
-def row_of(autoattack: int, cell: Row, sitting: Sitting) -> Row:
+def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:
     """What came of a run: accuracy, time, and how well wrong labels were told from right ones."""
     result, folder = sitting.job.result, RunFolder(Path(sitting.folder))
-    history = folder.history()
+    history, parts = folder.history(), prepare(read_run(folder.path), arguments.data_dir)
     row = {name: round(100 * result["last"][name], 2) for name in COLUMNS if name in result["last"]}
-    if autoattack and isinstance(sitting.job, Job):
-        row |= under_autoattack(sitting.job, autoattack)
+    if arguments.autoattack:
+        assert parts.test is not None
+        row |= under_autoattack(folder.path, parts.test.first(arguments.autoattack), arguments.device)
     row |= {"run": result["run"], "seconds": result["seconds"], "outliers": result["outliers"]}
     row |= {"corrections": result["corrections"]}
     row |= {"epochs": [record["epoch"] for record in history]}
@@ -121,21 +124,19 @@ def row_of(autoattack: int, cell: Row, sitting: Sitting) -> Row:
     for name in ("wrong", "error", "known"):
         row[name] = [record["state"][name] for record in history if name in record["state"]]
     state = folder.load_tensors("state")
-    flipped = sitting.job.parts.train.flipped if isinstance(sitting.job, Job) else None
+    flipped = parts.train.flipped
     if "wrong" in state and flipped is not None:
         row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).suspicion, flipped)}
         row |= {"auc_of_loss": area(state["mean_loss"], flipped), "histograms": histograms(state, flipped)}
     return row
 
 
-def under_autoattack(job: Job, examples: int) -> dict[str, Any]:
-    """Accuracy of the last epoch under AutoAttack, on the first test images."""
-    test, run, model = job.parts.test, job.run, job.learner.model
-    assert test is not None
-    model.load_state_dict(job.folder.load_tensors("model"))
-    first = test.first(examples)
-    accuracy = evaluate(model, first, suite(run.eps, run.norm, ["autoattack"]), run.seed)
-    return {"autoattack": round(100 * accuracy["autoattack"], 2), "autoattacked": len(first)}
+def under_autoattack(folder: Path, test: Dataset, device: str) -> dict[str, Any]:
+    """Accuracy of the last epoch under AutoAttack, on these images."""
+    run = read_run(folder)
+    attacks = suite(run.eps, run.norm, ["autoattack"])
+    accuracy = evaluate(load_model(folder, device=device), test, attacks, run.seed)
+    return {"autoattack": round(100 * accuracy["autoattack"], 2), "autoattacked": len(test)}
 
 
 def histograms(state: dict[str, Tensor], flipped: Tensor) -> dict[str, Any]:
