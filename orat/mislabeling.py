@@ -47,7 +47,6 @@ class Sides:
         best, second = seen.topk(2).values.unbind(1)
         is_best = self.looks_like[:, None] == torch.arange(self.classes, device=seen.device)
         self.nearness = seen - torch.where(is_best, second[:, None], best[:, None])  # to a class, beside all others
-        self.ranks = {label: self.ranked(label) for label in self.known}
 
     def parted(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Of each label, which samples were given it and which were not (classes, samples), and how many they are."""
@@ -95,14 +94,13 @@ def settled(ratios: Tensor, rests: Tensor, sizes: Tensor) -> tuple[Tensor, Tenso
 def single_shares(sides: Sides) -> tuple[Tensor, Tensor]:
     """How much of each other class (column) fits into those given a label (row), and the errors."""
     size, far_end = sides.classes, torch.tensor(FAR_END).to(sides.seen)
+    ranks = {label: sides.ranked(label) for label in sides.known}
     beyond, expected, limits = sides.seen.new_zeros(3, size, size, len(FAR_END))  # by label, other class
-    for other in sides.known:  # its own samples lie at the far end of every way from a label to it
-        values, count = sides.ranks[other]
+    for other, (values, count) in ranks.items():  # its own samples lie at the far end of every way from a label to it
         places = (far_end * count[:, None]).long().clamp(max=values.shape[1] - 1)
         limits[:, other] = values.gather(1, places)
         expected[:, other] = torch.searchsorted(values, limits[:, other].contiguous(), right=True).to(expected)
-    for label in sides.known:
-        values, count = sides.ranks[label]
+    for label, (values, count) in ranks.items():
         beyond[label] = (count[:, None] - torch.searchsorted(values, -limits[label])).clamp(min=0).to(beyond)
     ratios, errors = fitting(beyond, expected, sides.sizes[:, None, None], sides.sizes[:, None], OF_ONE)
     apart = 1 - torch.eye(size).to(ratios)

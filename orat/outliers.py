@@ -202,7 +202,8 @@ def rightness(sides: Sides, matrix: Tensor) -> Tensor:
     alike = seen_as == torch.arange(classes).to(seen_as)[:, None]
     edges = places_of(torch.where(alike, lead, torch.inf), alike.sum(1), places_in(sides))
     bins = edges.shape[1] + 1
-    cells = seen_as * bins + torch.searchsorted(edges[seen_as], lead[:, None]).squeeze(1)
+    places = torch.searchsorted(edges, lead.expand(classes, -1).contiguous()).gather(0, seen_as[None]).squeeze(0)
+    cells = seen_as * bins + places
     part, whole = (
         torch.bincount(own, minlength=classes * bins).view(classes, bins).to(lead)
         for own in (cells[sides.given == seen_as], cells)
