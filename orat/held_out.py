@@ -45,7 +45,7 @@ def held_out_answers(
     n, where = len(parts.train), choose_device(device)
     check_folds(folds, epochs, n)
     run = replace(run, method=ORAT(score="scout"))
-    scouting = replace(unhurried(setting_of(run, parts), scouts(run, parts).make), parts=folds)
+    scouting = replace(unhurried(setting_of(run, parts), scouts(run, parts)), parts=folds)
     scouting = replace(scouting, epochs=epochs or min(scouting.epochs, MOST_EPOCHS))
     state = Watch(n, len(parts.train.classes), "scout", Rule("chance", ORAT.memory, burn_in=1), scouting)
     learner = Learner(run, build_model(run, parts.train).to(where), state.to(where))

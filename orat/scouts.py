@@ -31,6 +31,7 @@ class Scouting:
     epochs: int
     batch_size: int
     scale: float  # how much larger than the run's their batches are
+    quick: bool  # whether they are of the kind that learns at a high rate, whatever the run's is
     parts: int = 2  # of the samples, and so many scouts
 
 
@@ -75,14 +76,9 @@ def groups_of(scouts: nn.ModuleList, scouting: Scouting, lr: float) -> list[dict
 
     With their own go a decay of weights and Nesterov's momentum. Quick ones have no other.
     """
-    quick, of_run = is_quick(scouts[0]), lr * scouting.scale
-    own = (QuickCNN.rate if quick else RATE) * scouting.batch_size / OWN_BATCH
+    of_run = lr * scouting.scale
+    own = (QuickCNN.rate if scouting.quick else RATE) * scouting.batch_size / OWN_BATCH
     group: dict[str, Any] = {"lr": lr, "decays": True, "begins": -scouting.epochs, "peak": of_run}
-    if quick or own > of_run:
+    if scouting.quick or own > of_run:
         group |= {"peak": own, "weight_decay": QuickCNN.decay, "nesterov": True}
     return [{"params": list(scout.parameters()), **group} for scout in scouts]
-
-
-def is_quick(scout: nn.Module) -> bool:
-    """Whether it is of the kind that has a rate of its own."""
-    return any(isinstance(module, QuickCNN) for module in scout.modules())

@@ -85,7 +85,7 @@ def learner_of(method: Method, network: str = "batch norm", device: str = "cpu",
     """The learner of a run on the stripes, before its first step."""
     run = Run(method=method, **SETTINGS | changes)
     attack = run.attack_steps, run.attack_start
-    scouts = Scouts(lambda number: NETWORKS[network](), cost=0.1)
+    scouts = Scouts(lambda number: NETWORKS[network](), cost=0.1, quick=True)
     setting = Setting(N, N, 3, STEPS_AN_EPOCH, run.epochs, run.milestones, *attack, BATCH, lambda name: scouts)
     return Learner(run, NETWORKS[network]().to(device), run.method.start(setting).to(device))
 

@@ -36,7 +36,7 @@ def network(number: int) -> nn.Module:
 
 
 def watch(asked: str = "scout", epochs: int = 2, **rule: Any) -> Watch:
-    scouting = Scouting(network, epochs, batch_size=N, scale=1.0) if asked in ("scout", "both") else None
+    scouting = Scouting(network, epochs, N, 1.0, quick=False) if asked in ("scout", "both") else None
     return Watch(N, CLASSES, asked, Rule(**{"measure": "chance", "memory": 0.7, "burn_in": 1} | rule), scouting)
 
 
@@ -232,7 +232,7 @@ def told(sharpness: float) -> Watch:
     generator = torch.Generator().manual_seed(0)
     true = torch.arange(2000) % CLASSES
     given = torch.where(torch.rand(2000, generator=generator) < 0.2, 1 - true, true)
-    state = Watch(2000, CLASSES, "both", Rule("chance", 0.7, 1), Scouting(network, 1, 128, 1.0))
+    state = Watch(2000, CLASSES, "both", Rule("chance", 0.7, 1), Scouting(network, 1, 128, 1.0, quick=False))
     state.answers.copy_(torch.randn(2000, CLASSES, generator=generator) + sharpness * functional.one_hot(true, CLASSES))
     state.given.copy_(given)
     return state
@@ -257,12 +257,12 @@ def test_scouts_that_know_enough_cut_and_say_nothing() -> None:
 
 def test_scouts_learn_at_a_rate_of_their_batches_which_falls_to_nothing_until_the_first_epoch() -> None:
     scout = orat.models.build("quick_cnn", (1, 9, 9), 2, seed=0)
-    scouting = Scouting(lambda number: scout, epochs=4, batch_size=256, scale=4.0)
+    scouting = Scouting(lambda number: scout, epochs=4, batch_size=256, scale=4.0, quick=True)
     group = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), scouting).param_groups(lr=0.03)[0]
     rates = [rate_of(group, lr=0.03, factor=1.0, progress=progress) for progress in (-3.75, -3.5, -2.0, 0.0, 5.0)]
     fallen = [(1 + math.cos(math.pi * progress / 4)) / 2 for progress in (0.25, 0.5, 2.0)]
     assert rates == pytest.approx([0.1 * fallen[0], 0.2 * fallen[1], 0.2 * fallen[2], 0.0, 0.0])
-    like_the_network = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), replace(scouting, make=network))
+    like_the_network = Watch(N, CLASSES, "scout", Rule("chance", 0.7, 1), replace(scouting, make=network, quick=False))
     group = like_the_network.param_groups(lr=0.03)[0]
     assert rate_of(group, lr=0.03, factor=0.1, progress=-2.0) == pytest.approx(0.06)
     assert "weight_decay" not in group
@@ -316,10 +316,11 @@ def test_a_scouting_epoch_costs_what_its_arithmetic_is() -> None:
     run = Run(data="sample", method=orat.ORAT(), attack_steps=10)
     assert scouts(run, parts, run.model).cost == pytest.approx(4 / 23)
     assert scouts(replace(run, attack_steps=1), parts, run.model).cost == pytest.approx(4 / 5)
+    assert [scouts(run, parts, name).quick for name in (run.model, "quick_cnn")] == [False, True]
 
 
 def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
-    setting = Setting(100, 100, 2, steps=10, epochs=20, scouts=lambda name: Scouts(network, 0.2))
+    setting = Setting(100, 100, 2, steps=10, epochs=20, scouts=lambda name: Scouts(network, 0.2, quick=True))
     state = orat.ORAT().start(setting)
     assert isinstance(state, Watch)
     assert (state.asked, state.ahead, state.rule) == ("both", 8, Rule("chance", 0.7, 1, None, 0.9))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 
-from orat.lazy import Module, scouts
-from orat.methods.setting import Setting
+from orat.lazy import scouts
+from orat.methods.setting import Scouts, Setting
 
 EPOCHS, STEPS = 36, 3500  # enough of either
 OTHERS = 0.4  # of these, for networks that are no quick ones: LeNet judges MNIST as well after 14 epochs as after 20
@@ -23,13 +22,13 @@ def scouting_for(setting: Setting, asked: str, model: str | None, epochs: int | 
     assert setting.scouts is not None
     own = setting.scouts(model)
     affordable = max(int(SHARE * setting.epochs / own.cost), min(FEWEST, setting.epochs))
-    scouting = unhurried(setting, own.make)
+    scouting = unhurried(setting, own)
     enough = scouting.epochs if own.quick else int(OTHERS * scouting.epochs)
     return replace(scouting, epochs=epochs or min(enough, affordable))
 
 
-def unhurried(setting: Setting, make: Callable[[int], Module]) -> scouts.Scouting:
+def unhurried(setting: Setting, own: Scouts) -> scouts.Scouting:
     """Scouts that learn for as long as helps, whatever it costs."""
     batch_size = min(LARGEST_BATCH, max(setting.batch_size, setting.n // FEWEST_STEPS))
     epochs = max(EPOCHS, ceil(STEPS * batch_size / setting.n))
-    return scouts.Scouting(make, epochs, batch_size, scale=batch_size / setting.batch_size)
+    return scouts.Scouting(own.make, epochs, batch_size, batch_size / setting.batch_size, own.quick)

@@ -14,7 +14,7 @@ class Scouts:
 
     make: Callable[[int], Module]  # the first, the second
     cost: float  # of an epoch in which two of them learn one half each and are asked about the other, of a run's own
-    quick: bool = True  # whether they are of the kind that goes on learning for long
+    quick: bool  # whether they are of the kind that learns at a high rate, and goes on for long
 
 
 @dataclass(frozen=True)
