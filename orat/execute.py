@@ -31,7 +31,7 @@ from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
-SAVED_IN = 0.02  # seconds: checkpoints that take longer come less often in proportion
+SAVED_IN = 0.01  # seconds: checkpoints that take longer come less often, to take 1 % of the time at most
 FORMAT = 8  # of checkpoints: an older one was made by other steps
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
