@@ -46,6 +46,8 @@ WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it
     "otsu": {"measure": "loss"},
     "no-memory": {"memory": 0.0},
     "few-epochs": {"scout_epochs": 4},
+    "many-epochs": {"scout_epochs": 36},
+    "surer": {"confidence": 0.98},
 }
 TOLD = {"told": 1.0, "told-k95": 0.95, "told-k90": 0.9, "told-k80": 0.8}  # m by exact ranks, and the share that k is
 ARMS = ("at", "published", "oracle", *TOLD, *WATCHED)

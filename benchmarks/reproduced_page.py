@@ -25,7 +25,7 @@ HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSO
 Every number here was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
 in %, and in brackets the difference to what is printed there. **ours**: right images, exact radii, the last epoch, whatever the test set says of others.
 **authors**: as their code does it, each column's best epoch on the test set, each by itself ([errata](errata.md), 20 to 26). Cells that
-were not run are left out. Green figures of the terminal, the epoch that validation chose, seeds, hardware and commits are in the files under `results/`."""
+were not run are left out. Green figures of the terminal, cells at the epoch that validation chose, seeds, hardware and commits are in the files under `results/`."""
 
 
 def main() -> None:
@@ -33,9 +33,9 @@ def main() -> None:
     lines = [HEAD]
     for file in sorted(RESULTS.glob("reproduce-*.json"), key=place_of):
         content = json.loads(file.read_text())
-        rows = [row for row in content["rows"] if row["ours"] is not None and row["epoch"] != "chosen"]
-        if rows:
-            lines += ["", f"## {content['what']}", *body(content, rows), *origin(file.stem, content)]
+        run = [row for row in content["rows"] if row["ours"] is not None]
+        if run:
+            lines += ["", f"## {content['what']}", *body(content, run), *origin(file.stem, content)]
     print("\n".join(lines))
 
 
@@ -47,14 +47,21 @@ def place_of(file: Path) -> tuple[int, str]:
     return found, name
 
 
-def body(content: Row, rows: list[Row]) -> list[str]:
+def body(content: Row, run: list[Row]) -> list[str]:
     """What was read into the paper, the figure if there is one, what the numbers say, and the numbers."""
-    name = content["name"]
+    name, rows = content["name"], [row for row in run if row["epoch"] != "chosen"]
     said = [f"{content['note'][0].upper()}{content['note'][1:]}."] if content["note"] else []
     picture = ROOT / "docs" / "figures" / f"reproduce-{name}.png"
     said += [f"![{content['what']}](figures/{picture.name})"] if picture.is_file() else []
-    said += [text for text in (nearness(rows), orders(rows)) if text]
-    return [line for text in said for line in ("", text)] + tables(rows)
+    said += [text for text in (holes(content["rows"]), nearness(rows), orders(rows)) if text]
+    return [line for text in said for line in ("", text)] + by_method(run) + tables(rows)
+
+
+def holes(rows: Iterable[Row]) -> str:
+    """How many of the cells were run, where some were not."""
+    cells = grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m", "protocol")))
+    done = sum(any(row["ours"] is not None for row in group) for _, group in cells)
+    return f"{done} of {len(cells)} cells were run so far." if done < len(cells) else ""
 
 
 def nearness(rows: Iterable[Row]) -> str:
@@ -93,12 +100,27 @@ def best_words(others: list[tuple[tuple[Any, ...], str, str]]) -> str:
     for _, best, theirs in others:
         counts[best, theirs] = counts.get((best, theirs), 0) + 1
     said = [f"{best} instead of {theirs} in {count}" for (best, theirs), count in sorted(counts.items())]
-    return f" Another method is best in {len(others)} columns: {', '.join(said)}." if others else ""
+    return f" Among those run, another is best in {len(others)} columns: {', '.join(said)}." if others else ""
 
 
 def top(rows: list[Row], who: str) -> str:
     """The method that is ahead."""
     return str(max(rows, key=lambda row: row[who])["method"])
+
+
+def by_method(rows: list[Row]) -> list[str]:
+    """How far each method lies from the paper in the mean over all cells, in both epochs that we report."""
+    compared = [row for row in rows if row["difference"] is not None and row["protocol"] == "ours"]
+    if len({row["epoch"] for row in compared}) < 2:
+        return []
+    columns = [name for name in TITLES if any(row["column"] == name for row in compared)]
+    titles = ["ours less the paper's, in the mean", "epoch", "cells", *(TITLES[name] for name in columns)]
+    lines = ["", table_line(titles), "|" + "---|" * len(titles)]
+    for (method, epoch), group in grouped(compared, lambda row: (row["method"], row["epoch"])):
+        off = {name: [row["difference"] for row in group if row["column"] == name] for name in columns}
+        means = [f"{mean(values):+.2f}" if values else "-" for values in off.values()]
+        lines.append(table_line([method, epoch, max(map(len, off.values())), *means]))
+    return lines
 
 
 def tables(rows: list[Row]) -> list[str]:

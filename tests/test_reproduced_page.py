@@ -51,9 +51,12 @@ def test_numbers_stand_beside_the_papers_with_what_is_near_and_what_changes_orde
         in text
     )
     assert "Of 4 pairs of methods in one column, 2 are in the other order than in the paper." in text
-    assert "Another method is best in 1 columns: MAIL instead of ORAT in 1." in text
+    assert "Among those run, another is best in 1 columns: MAIL instead of ORAT in 1." in text
     assert "| symmetric 20 % | ORAT | 59950 | 6000 | 3 | 99.50 (+0.00) | 97.00 ± 0.20 (-0.70) |" in text
     assert "| symmetric 20 % | MAIL | - | - | 1 | - | 98.00 (+0.80) |" in text
+    assert "| ORAT | last | 1 | +0.00 | -0.70 |" in text
+    assert "| ORAT | chosen | 1 | - | -85.70 |" in text
+    assert "3 of 4 cells were run so far." in text
     assert "WMMR" not in text
     assert "Measured on NVIDIA H200 at 0123456789ab ([all numbers](../results/reproduce-table1.json))." in text
 
