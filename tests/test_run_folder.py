@@ -54,7 +54,7 @@ def test_changed_data_is_noticed_when_a_run_goes_on(tiny: str, tmp_path: Path, m
         orat.train(run, tmp_path / "a", display=SILENT)
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.01, 1), (0.1, 3), (1.0, 24)])
+@pytest.mark.parametrize(("takes", "every"), [(0.01, 1), (0.1, 5), (0.5, 24)])
 def test_checkpoints_that_take_long_come_less_often(
     takes: float, every: int, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
