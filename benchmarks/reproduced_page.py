@@ -54,6 +54,10 @@ def body(content: Row, run: list[Row]) -> list[str]:
     picture = ROOT / "docs" / "figures" / f"reproduce-{name}.png"
     said += [f"![{content['what']}](figures/{picture.name})"] if picture.is_file() else []
     said += [text for text in (holes(content["rows"]), nearness(rows), orders(rows)) if text]
+    if chosen := orders(row for row in run if row["epoch"] == "chosen"):
+        said.append(
+            f"That is of last epochs, beside the paper's best ones. At the epoch that validation chose: {chosen}"
+        )
     return [line for text in said for line in ("", text)] + by_method(run) + tables(rows)
 
 
