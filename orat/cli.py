@@ -5,7 +5,20 @@ from __future__ import annotations
 import errno
 import sys
 
-from orat.commands import bench, clean, data, demo, evaluate, methods, outliers, reproduce, search, train, train_many
+from orat.commands import (
+    bench,
+    clean,
+    data,
+    demo,
+    evaluate,
+    methods,
+    outliers,
+    reproduce,
+    search,
+    theory,
+    train,
+    train_many,
+)
 from orat.errors import InputError, TrainingError
 from orat.flags import Parser
 
@@ -46,6 +59,8 @@ def parser() -> Parser:
     """The parser of all commands, in the order of the help."""
     top = Parser(prog="orat", description="Train classifiers that withstand wrong labels and attacked inputs.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for command in (train, train_many, search, evaluate, outliers, clean, reproduce, methods, data, demo, bench):
+    for command in (
+        train, train_many, search, evaluate, outliers, clean, reproduce, theory, methods, data, demo, bench,
+    ):  # fmt: skip
         command.add(commands)
     return top

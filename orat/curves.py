@@ -239,12 +239,17 @@ def draw_steps(axes: Axes, record: Mapping[str, Any]) -> None:
     axes.set_xlabel(f"steps of PGD ({norm}, eps {radius_label(eps, in_pixels(eps, norm))})", fontsize=12)
 
 
-def write_figure(make: Callable[[], Figure], file: Path) -> None:
-    """Draws a figure into a PNG file, past pyplot and its global state."""
-    require("matplotlib.backends.backend_agg", "plots", f"the picture {file.name}")
+def write_figure(make: Callable[[], Figure], *files: Path) -> None:
+    """Draws a figure once, into PNG and PDF files, past pyplot and its global state."""
+    require("matplotlib.backends.backend_agg", "plots", f"the picture {files[0].name}")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    buffer = io.BytesIO()
-    FigureCanvasAgg(make()).print_png(buffer)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, buffer.getvalue())
+    figure = make()
+    for file in files:
+        buffer = io.BytesIO()
+        if file.suffix == ".pdf":
+            figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})  # the same numbers, the same file
+        else:
+            FigureCanvasAgg(figure).print_png(buffer)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, buffer.getvalue())

@@ -187,6 +187,6 @@ class MinMaxLoss(RankedRangeLoss):
             return None
         return (
             f"the min-max scalars drift: lambda = {lower:.2f} and lambda-hat = {width:.2f}, while all losses lie in "
-            f"{least:.2f}..{most:.2f}; only their sum, the upper cut {lower + width:.2f}, is determined "
-            f"(solver rank does not drift)"
+            f"{least:.2f}..{most:.2f}; so the upper cut, their sum {lower + width:.2f}, hardly moves, and "
+            f"{int(self.cut().sum())} samples are cut, where m = {self.m} (solver rank cuts m)"
         )

@@ -42,7 +42,8 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 COMMANDS = (
-    "train", "train-many", "search", "evaluate", "outliers", "clean", "reproduce", "methods", "data", "demo", "bench",
+    "train", "train-many", "search", "evaluate", "outliers", "clean", "reproduce", "theory", "methods", "data",
+    "demo", "bench",
 )  # fmt: skip
 
 

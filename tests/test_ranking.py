@@ -79,6 +79,20 @@ def test_one_sgd_step_on_the_scalars_is_the_papers_explicit_subgradient(
     assert solver.width.item() == pytest.approx(width + lr * ((n - m) / n - sum(below_top) / n))
 
 
+@given(losses_and_ranks(), st.floats(-5, 20, width=32), st.floats(0.5, 20, width=32))
+@settings(max_examples=200, deadline=None)
+def test_a_step_moves_the_upper_cut_without_a_look_at_m(
+    case: tuple[Tensor, int, int], lower: float, width: float
+) -> None:
+    """By the rate times (n - k) / n less the share of losses up to lambda (erratum 13)."""
+    losses, k, _ = case
+    n = len(losses)
+    for m in range(k):
+        scalars = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (lower, width)]
+        down, up = torch.autograd.grad(minmax(losses, *scalars, n, k, m), scalars)
+        assert (up - down).item() == pytest.approx((n - k) / n - (losses <= lower).double().mean().item(), abs=1e-9)
+
+
 @given(losses_and_ranks())
 @settings(max_examples=100, deadline=None)
 def test_the_gradient_for_the_losses_is_the_papers_indicator(case: tuple[Tensor, int, int]) -> None:
@@ -138,7 +152,7 @@ def test_m_comes_in_over_the_ramp_in_equal_steps() -> None:
 
 
 def test_memory_does_not_drift_where_min_max_does() -> None:
-    """Findings: a gap in the losses at the wanted rank leaves only the sum of the scalars determined."""
+    """With a gap in the losses at the wanted rank the scalars drift apart, and 30 are cut for good where m is 20."""
     losses = torch.cat([torch.full((70,), 0.1), torch.full((30,), 5.0)])
     solver, memory = MinMaxLoss(100, k=100, m=20), RankedRangeLoss(100, k=100, m=20)
     optimizer = torch.optim.SGD(solver.param_groups(0.5), lr=0.5)
@@ -152,6 +166,7 @@ def test_memory_does_not_drift_where_min_max_does() -> None:
             fold.end_epoch()
     assert solver.warning() is not None
     assert "drift" in solver.warning()
+    assert "30 samples are cut, where m = 20" in solver.warning()
     assert memory.warning() is None
     low, high = memory.cut_values(20)
     assert (low.item(), high.item()) == pytest.approx((0.1, 5.0))

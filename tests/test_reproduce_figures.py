@@ -16,15 +16,17 @@ from PIL import Image
 from torch import nn
 
 from orat.cli import main
+from orat.curves import BLUE
 from orat.data import load
 from orat.errors import InputError
 from orat.finished import load_model
 from orat.reproduce import artifacts, every_epoch, settings
 from orat.reproduce.artifacts import Artifact
 from orat.reproduce.cells import Cell
-from orat.reproduce.figures import DRAWN, TOY, draw, picture
+from orat.reproduce.figures import DRAWN, TOY, draw, pictures
 from orat.reproduce.toy_figures import Field, draw_sides
 
+ROOT = Path(__file__).parents[1]
 ATTACKS = {"natural": 99.0, "fgsm": 98.0, "pgd20": 97.0, "cw": 96.0}
 PLACE: dict[str, Any] = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "theirs": ATTACKS}
 AT = Cell(**PLACE, method="AT")
@@ -40,6 +42,11 @@ CELLS = {
 }  # fmt: skip
 SHORT: dict[str, Any] = {"epochs": 3, "milestones": (2,), "batch_size": 64, "attack_steps": 2, "lr": 0.1}
 TOYS: dict[str, Any] = {"epochs": 10, "attack_steps": 2, "lr": 0.2}
+
+
+def picture(content: dict[str, Any], out: Path) -> Any:
+    """The first picture of a table or figure."""
+    return pictures(content, out)[content["name"]]()
 
 
 @pytest.fixture(autouse=True)
@@ -316,6 +323,33 @@ def test_clothing_has_a_panel_an_attack_and_the_papers_three_lines(runs: Path, t
     ]  # fmt: skip
 
 
+def test_errors_of_all_methods_are_drawn_against_the_rate_of_wrong_labels_beside_the_papers(tmp_path: Path) -> None:
+    whole = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())
+    figure = pictures(whole, tmp_path)["table1-rates"]()
+    titles = [panel.get_title() for panel in figure.axes]
+    kinds = [f"MNIST, eps {eps}, {noise}" for eps in ("0.1", "0.2") for noise in ("symmetric", "asymmetric")]
+    assert titles == 2 * kinds  # natural above, PGD-20 below
+    place = {
+        "eps": "0.2",
+        "noise": "asymmetric",
+        "column": "pgd20",
+        "method": "AT",
+        "epoch": "last",
+        "protocol": "ours",
+    }
+    start = place | {"noise": "none"}
+    rows = [row for row in whole["rows"] if any(kind.items() <= row.items() for kind in (start, place))]
+    lines = [line for line in figure.axes[-1].get_lines() if line.get_color() == BLUE]
+    for line, side in zip(lines, ("ours", "theirs"), strict=True):
+        assert line.get_xdata().tolist() == [0, 10, 20, 30, 40]
+        assert line.get_ydata().tolist() == pytest.approx([100 - row[side] for row in rows])
+    assert [line.get_linestyle() for line in lines] == ["-", ":"]
+    low, high = figure.axes[-1].get_ylim()
+    assert low > high  # small errors above
+    methods = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert methods == {row["method"] for row in whole["rows"]} | {"the paper's"}
+
+
 @pytest.mark.parametrize("name", [*DRAWN, TOY])
 def test_a_figure_without_a_finished_run_is_not_written_and_one_line_says_so(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -342,7 +376,7 @@ def test_without_matplotlib_the_report_comes_and_one_line_says_how_to_get_the_fi
     assert report("loss-curves", runs, tiny) == 0
     text = capsys.readouterr().out
     assert text.endswith(
-        "no figure of loss-curves: the picture loss-curves.png needs matplotlib: pip install 'orat[plots]'\n"
+        "no figure of loss-curves: the picture loss-curves.pdf needs matplotlib: pip install 'orat[plots]'\n"
     )
     assert "Natural" in text
     assert not list(runs.glob("loss-curves.p*"))
@@ -368,11 +402,13 @@ def test_the_line_about_a_figure_stands_beside_json_and_no_figure_leaves_it_out(
 @pytest.mark.parametrize("name", [name for name in CELLS if name != "stability"])
 def test_every_small_figure_is_written(name: str, runs: Path, tiny: str) -> None:
     line = draw(content(name, runs, tiny), runs)
-    assert line == f"figure: {runs / name}.pdf and {runs / name}.png"
-    with Image.open(runs / f"{name}.png") as image:
-        colors = image.convert("RGB").getcolors(1 << 24)
-        assert colors is not None
-        assert len(colors) > 100
-    assert (runs / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
-    for file in runs.glob(f"{name}.p*"):
+    names = [name + more for more in DRAWN[name]]
+    assert line == "figure: " + " and ".join(f"{runs / each}.{kind}" for each in names for kind in ("pdf", "png"))
+    for each in names:
+        with Image.open(runs / f"{each}.png") as image:
+            colors = image.convert("RGB").getcolors(1 << 24)
+            assert colors is not None
+            assert len(colors) > 100
+        assert (runs / f"{each}.pdf").read_bytes().startswith(b"%PDF-")
+    for file in runs.glob(f"{name}*.p*"):
         file.unlink()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,13 @@ def row(method: str, ours: float | None, theirs: float | None, column: str = "pg
 
 
 def page(
-    rows: list[dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    rows: list[dict[str, Any]],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    runs: Sequence[dict[str, Any]] = ({},),
 ) -> str:
-    runs = [{"origin": {"device": "NVIDIA H200", "commit": "0123456789abcdef"}}]
+    runs = [run | {"origin": {"device": "NVIDIA H200", "commit": "0123456789abcdef"}} for run in runs]
     content = {"what": "Table 1", "name": "table1", "note": "", "rows": rows, "runs": runs}
     (folder / "reproduce-table1.json").write_text(json.dumps(content))
     monkeypatch.setattr(reproduced_page, "RESULTS", folder)
@@ -65,6 +71,32 @@ def test_a_report_without_any_run_has_no_place_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "Table 1" not in page([row("AT", None, 97.0)], tmp_path, monkeypatch, capsys)
+
+
+def test_orat_stands_beside_at_with_what_it_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "protocol": "ours"}
+    found = {"cut": 120, "of": 1000, "flipped": 100, "flipped_and_cut": 80}
+    runs = [
+        place | {"method": "ORAT", "m": 60, "seed": 0, "outliers": found},
+        place | {"method": "ORAT", "m": 60, "seed": 1, "outliers": found | {"cut": 130, "flipped_and_cut": 90}},
+        place | {"method": "AT", "m": None, "seed": 0, "outliers": None},
+        place | {"method": "ORAT", "m": 60, "seed": 0, "outliers": found, "rate": 40},
+    ]
+    rows = [row("AT", 96.0, 97.0), row("ORAT", 97.5, 97.75, m=60), row("ORAT", 97.5, 97.75, m=60, rate=40)]
+    text = page(rows, tmp_path, monkeypatch, capsys, runs)
+    assert "With symmetric wrong labels ORAT cut 80.0 to 90.0 % of them and is ahead of AT by +1.50 to +1.50" in text
+    assert "| mnist, eps 0.1, ours | symmetric 20 % | 60 | 100 | 125 | 85 | +1.50 (+0.75) |" in text
+    assert "| mnist, eps 0.1, ours | symmetric 40 % | 60 |" not in text  # there is no AT beside it
+
+
+def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "\n".join(reproduced_page.headlines()) in readme
+    rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
+    done, cells = re.fullmatch(r"(\d+) of (\d+) cells were run so far.", reproduced_page.holes(rows)).groups()
+    assert f"So far {done} of the {cells} MNIST cells" in readme
 
 
 def test_the_page_is_what_the_results_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,20 @@ def test_calibration_ends_where_the_middle_of_the_cuts_passes_the_loss_at_zero(
     assert (counterexample(phi, EVERYTHING) is None) == calibrated
 
 
+@pytest.mark.parametrize(("lower", "width"), [(0.0, 2.0), (0.1, 0.5), (0.5, 1.2), (0.9, 0.1), (1.1, 0.4)])
+@pytest.mark.parametrize("loss", [hinge, logistic])
+def test_the_least_tau_decides_whether_there_is_a_counterexample(loss, lower: float, width: float) -> None:
+    phi, functions, taus = OratLoss(loss, lower, width), all_functions(steps=41), [place / 40 for place in range(1, 41)]
+    fails = False
+    for eta in (0.2, 0.5, 0.8):
+        deltas = [calibration_function(phi, tau, eta, functions) for tau in taus]
+        assert deltas == sorted(deltas)
+        found = counterexample(phi, functions, etas=[eta])
+        assert (found is not None) == (min(deltas) < 1e-9)
+        fails = fails or found is not None
+    assert fails != is_calibrated_convex(phi, AT_ZERO[loss])
+
+
 def test_theorem_2_is_false_for_the_hinge_loss_although_every_condition_holds() -> None:
     """One label in ten is wrong and one loss in ten is dropped: f = 1 is optimal, with losses 0 and 2."""
     losses = hinge(values(*9 * [1.0], -1.0))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
+from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +14,11 @@ from PIL import Image
 
 from orat.curves import write_figure
 from orat.errors import InputError
+from orat.progress import Display
 from orat.ranking import ranked_range
 from orat.theory import Gap, Task, logistic, measured_gaps, worst_margins
 from orat.theory.figures import bounds_figure, class_bound, gap_figure
-from orat.theory.gap import distribution, draw, ranks, risk, train
+from orat.theory.gap import distribution, draw, gap_bound, ranks, risk, train
 
 TASK = Task()
 
@@ -56,6 +60,35 @@ def test_every_measured_gap_lies_below_the_bound_and_the_worst_shrinks(gaps: lis
     assert max(gaps[1].largest) < max(gaps[0].largest)
 
 
+def test_the_bound_is_the_least_of_all_draws(gaps: list[Gap]) -> None:
+    source, generator = distribution(TASK), torch.Generator().manual_seed(TASK.seed + 1)
+    for gap in gaps:
+        bounds = [gap_bound(source, draw(source, gap.n, generator), TASK).value for _ in range(4)]
+        assert gap.bound.value == pytest.approx(min(bounds))
+        assert min(bounds) < max(bounds)
+
+
+def test_every_draw_is_a_step_of_the_bar() -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    class Watched(Display):
+        def track(self, items: Iterable[Any], label: str, total: int, start: int = 0) -> Iterator[Any]:
+            for item in items:
+                seen.append((label, total, len(item.labels)))
+                yield item
+
+    measured_gaps(TASK, (50, 100), draws=2, display=Watched())
+    assert seen == [("draws of training points", 4, n) for n in (50, 50, 100, 100)]
+
+
+def test_nonsense_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orat.theory.gap.train", None)
+    with pytest.raises(InputError, match="draws = 0: give 1 or more"):
+        measured_gaps(TASK, (50,), draws=0)
+    with pytest.raises(InputError, match="n = 55"):
+        measured_gaps(TASK, (50, 55), draws=1)
+
+
 def test_no_loss_of_the_class_is_above_the_one_that_the_bound_takes(gaps: list[Gap]) -> None:
     source = distribution(TASK)
     angles = torch.linspace(0, 6.2832, 100, dtype=torch.float64)
@@ -74,7 +107,7 @@ def test_shares_that_are_no_whole_numbers_are_refused() -> None:
 
 def test_the_three_panels_are_labeled_and_their_lines_are_the_bounds() -> None:
     figure = bounds_figure()
-    assert [panel.get_xlabel().split()[0] for panel in figure.axes] == ["training", "share", "eps"]
+    assert [panel.get_xlabel().split()[0] for panel in figure.axes] == ["training", "share", "ε"]
     assert figure.axes[0].get_ylabel() == "bound of the gap (losses in 0..1)"
     for panel in figure.axes:
         assert len(panel.get_lines()) == 5
@@ -88,6 +121,15 @@ def test_the_gap_is_drawn_below_its_bound(gaps: list[Gap]) -> None:
     assert (bound > worst).all()
     assert (worst >= trained).all()
     assert panel.get_xlabel() == "training points n"
+
+
+def test_a_gap_below_zero_has_no_place_on_a_logarithmic_axis(gaps: list[Gap]) -> None:
+    negative = Gap(gaps[0].n, (-0.1,), (0.2,), gaps[0].bound)
+    (panel,) = gap_figure([negative, Gap(400, (0.1,), (0.2,), gaps[1].bound)]).axes
+    shown = panel.get_lines()[2].get_ydata().tolist()
+    assert isnan(shown[0])
+    assert shown[1] == 0.1
+    assert panel.get_ylabel() == "gap of the ORAT risk, one draw"
 
 
 def test_figures_are_written_as_pictures(gaps: list[Gap], tmp_path: Path) -> None:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orat.breakdown import require
 from orat.curves import write_figure
 from orat.errors import InputError
 from orat.reproduce.line_figures import accuracy_curves, clothing_curves, effect_of_k, effect_of_m, loss_curves
 from orat.reproduce.number_figures import beside_the_paper, stability
 from orat.reproduce.panels import Content
+from orat.reproduce.rate_figures import against_rates
 from orat.reproduce.toy_figures import toy
-from orat.run_folder import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Other tables say all that they have in numbers; toy asks the networks, too.
-DRAWN: dict[str, Callable[[Content], Figure]] = {
-    "table1": beside_the_paper, "stability": stability, "loss-curves": loss_curves,
-    "accuracy-curves": accuracy_curves, "effect-of-m": effect_of_m, "effect-of-k": effect_of_k,
-    "clothing1m": clothing_curves,
+# Table or figure of the paper -> its pictures; the first has its name, others have their own after it. Other tables say
+# all that they have in numbers; toy asks the networks, too.
+DRAWN: dict[str, dict[str, Callable[[Content], Figure]]] = {
+    "table1": {"": beside_the_paper, "-rates": against_rates}, "stability": {"": stability},
+    "loss-curves": {"": loss_curves}, "accuracy-curves": {"": accuracy_curves}, "effect-of-m": {"": effect_of_m},
+    "effect-of-k": {"": effect_of_k}, "clothing1m": {"": clothing_curves},
 }  # fmt: skip
 TOY = "toy"
 
 
 def draw(content: Content, out: Path) -> str | None:
-    """Writes the figure, and says where it is or why there is none: numbers do not wait for pictures."""
+    """Writes the pictures, and says where they are or why there are none: numbers do not wait for pictures."""
     name = content["name"]
     if name not in (*DRAWN, TOY):
         return None
@@ -43,17 +43,18 @@ def draw(content: Content, out: Path) -> str | None:
 
 
 def write(content: Content, out: Path) -> list[Path]:
-    """Draws once, into two files."""
-    png, pdf = (out / f"{content['name']}.{kind}" for kind in ("png", "pdf"))
-    require("matplotlib.backends.backend_agg", "plots", f"the picture {png.name}")
-    figure = picture(content, out)
-    write_figure(lambda: figure, png)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})  # the same runs, the same file
-    replace_file(pdf, buffer.getvalue())
-    return [pdf, png]
+    """Draws each picture once, into two files."""
+    written: list[Path] = []
+    for name, drawing in pictures(content, out).items():
+        files = [out / f"{name}.{kind}" for kind in ("pdf", "png")]
+        write_figure(drawing, *files)
+        written += files
+    return written
 
 
-def picture(content: Content, out: Path) -> Figure:
-    """The figure of what is finished; the runs lie in `out`."""
-    return toy(content, out) if content["name"] == TOY else DRAWN[content["name"]](content)
+def pictures(content: Content, out: Path) -> dict[str, Callable[[], Figure]]:
+    """How to draw what is finished, by the names of the pictures; the runs lie in `out`."""
+    name = content["name"]
+    if name == TOY:
+        return {name: partial(toy, content, out)}
+    return {name + more: partial(drawing, content) for more, drawing in DRAWN[name].items()}

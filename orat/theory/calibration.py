@@ -74,15 +74,26 @@ class Condition:
 
 def stated_conditions(phi: OratLoss, nu: float, risk: float) -> tuple[Condition, ...]:
     """The conditions of Theorem 2 as it is printed; `risk` is the least risk of the plain loss l."""
-    margins = torch.linspace(-REACH, REACH, 4001, dtype=torch.float64)
-    losses = phi.loss(margins)
-    least, rise, jump = losses.min().item(), losses.diff().max().item(), largest_jump(phi.loss, margins)
+    return (*stated_of_scalars(phi, nu, risk), *stated_of_loss(phi.loss))
+
+
+def stated_of_scalars(phi: OratLoss, nu: float, risk: float) -> tuple[Condition, ...]:
+    """Those of the conditions that are on nu and the two scalars."""
     cuts = f"lambda = {phi.lower:g}, lambda-hat = {phi.width:g}"
     bound = min(phi.width, risk)
     return (
         Condition("nu > min(lambda-hat, risk)", nu > bound, f"nu = {nu:g}, min = {bound:g}"),
         Condition("0 <= lambda < lambda-hat", 0 <= phi.lower < phi.width, cuts),
         Condition("lambda and lambda-hat are bounded", isfinite(phi.lower) and isfinite(phi.width), cuts),
+    )
+
+
+def stated_of_loss(loss: MarginLoss) -> tuple[Condition, ...]:
+    """Those of the conditions that are on the loss."""
+    margins = torch.linspace(-REACH, REACH, 4001, dtype=torch.float64)
+    losses = loss(margins)
+    least, rise, jump = losses.min().item(), losses.diff().max().item(), largest_jump(loss, margins)
+    return (
         Condition("the loss is non-negative", least >= 0, f"its least value is {least:g}"),
         Condition("the loss is continuous", jump < TINY, f"its largest jump is {jump:g}"),
         Condition("the loss is non-increasing", rise <= TINY, f"it rises by {max(rise, 0):g} at most"),

@@ -79,10 +79,12 @@ def counterexample(phi: OratLoss, hypotheses: Hypotheses, etas: Iterable[float] 
     """A function that shows phi not to be calibrated, or None if there is none on the grid."""
     for eta in torch.linspace(0, 1, 41, dtype=torch.float64).tolist() if etas is None else etas:
         error = inner_error(hypotheses, eta)
-        for tau in (error.unique() - error.min()).tolist():
-            delta, place = _nearest(phi, tau, eta, hypotheses)
-            if tau > TINY and delta < TINY:
-                return Counterexample(eta, tau, delta, hypotheses.least[place].item(), hypotheses.largest[place].item())
+        excess = error - error.min()
+        # The calibration function never falls as tau rises, so that the least tau decides; it is inf where none errs.
+        tau = torch.where(excess > TINY, excess, inf).min().item()
+        delta, place = _nearest(phi, tau, eta, hypotheses)
+        if delta < TINY:
+            return Counterexample(eta, tau, delta, hypotheses.least[place].item(), hypotheses.largest[place].item())
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import sqrt
+from math import inf, nan, sqrt
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DIMENSION, HIDDEN, EPS, NU, N = 784, 100, 0.1, 0.8, 60_000  # as of MNIST, with pixels in 0..1
-# Each class: its name, its color, and the exponent of its norm; the network has rows of l_1 norm 1.
-LINEAR = {"linear, p = 1": (BLUE, 1.0), "linear, p = 2": (ORANGE, 2.0), "linear, p = ∞": (GREEN, float("inf"))}
-NETWORK = f"network, {HIDDEN} ReLUs, p = 1"
+# Each class: its name, its color, and the exponent of its norm; the network has outer weights of l_1 norm 1, too.
+LINEAR = {
+    r"linear, $\|\theta\|_1 \leq 1$": (BLUE, 1.0),
+    r"linear, $\|\theta\|_2 \leq 1$": (ORANGE, 2.0),
+    r"linear, $\|\theta\|_\infty \leq 1$": (GREEN, inf),
+}
+NETWORK = rf"{HIDDEN} ReLUs, $\|w\|_1 \leq 1$"
 
 
 def class_bound(p: float, n: float, nu: float, eps: float, hidden: int = 0) -> Bound:
@@ -44,12 +48,14 @@ def bounds_figure() -> Figure:
     draw_panel(panels[1], shares, lambda nu, p, hidden: class_bound(p, N, nu, EPS, hidden))
     draw_panel(panels[2], radii, lambda eps, p, hidden: class_bound(p, N, NU, eps, hidden))
     panels[0].set_xscale("log")
+    panels[1].set_xlim(left=0)
     panels[0].set_yscale("log")
     panels[0].set_ylabel("bound of the gap (losses in 0..1)", fontsize=12)
     labels = (
-        f"training samples n\n(nu = {NU:g}, eps = {EPS:g})",
-        f"share that counts, nu = (k − m) / n\n(n = {N:,}, eps = {EPS:g})",
-        f"eps of the l∞ attack\n(n = {N:,}, nu = {NU:g})",
+        f"training samples n\n(ν = {NU:g}, ε = {EPS:g})",
+        f"share that counts, ν = (k − m) / n\n(n = {N:,}, ε = {EPS:g})",
+        rf"ε of the $\ell_\infty$ attack"
+        f"\n(n = {N:,}, ν = {NU:g})",
     )
     for panel, label in zip(panels, labels, strict=True):
         panel.set_xlabel(label, fontsize=12)
@@ -64,12 +70,12 @@ def draw_panel(panel: Axes, places: Sequence[float], bound: Callable[[float, flo
     for name, color, p, hidden in classes:
         bounds = [bound(place, p, hidden) for place in places]
         panel.plot(places, [each.value for each in bounds], color=color, linewidth=2, label=name)
-    panel.axhline(1, color=GRAY, linestyle="--", linewidth=1.2, label="a bound above says nothing")
+    panel.axhline(1, color=GRAY, linestyle="--", linewidth=1.2, label="above it a bound says nothing")
     tidy(panel)
 
 
 def gap_figure(gaps: Sequence[Gap]) -> Figure:
-    """The measured gap below the bound, against n."""
+    """The measured gap below the bound, against n; one of 0 or less has no place on its axis and is left out."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.8), dpi=150, layout="constrained")
@@ -82,12 +88,15 @@ def gap_figure(gaps: Sequence[Gap]) -> Figure:
         ("trained function", [max(gap.trained) for gap in gaps], BLUE, "s-"),
     )
     for name, heights, color, style in lines:
-        panel.plot(sizes, heights, style, color=color, linewidth=2, markersize=5, label=name)
+        shown = [height if height > 0 else nan for height in heights]
+        panel.plot(sizes, shown, style, color=color, linewidth=2, markersize=5, label=name)
     panel.axhline(loss_max, color=GRAY, linestyle="--", linewidth=1.2, label=f"largest loss M = {loss_max:.1f}")
     panel.set_xscale("log")
     panel.set_yscale("log")
+    panel.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    panel.set_xticks([], minor=True)
     panel.set_xlabel("training points n", fontsize=12)
-    panel.set_ylabel(f"gap of the ORAT risk, largest of {draws} draws", fontsize=12)
+    panel.set_ylabel(f"gap of the ORAT risk, {'one draw' if draws == 1 else f'largest of {draws} draws'}", fontsize=12)
     tidy(panel)
     figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=11)
     return figure

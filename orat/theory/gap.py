@@ -15,6 +15,7 @@ from torch import Tensor
 
 from orat.data import toy
 from orat.errors import InputError
+from orat.progress import SILENT, Display
 from orat.ranking import ranked_range
 from orat.theory.calibration import logistic
 from orat.theory.complexity import input_reach, linear_complexity, worst_margins
@@ -22,6 +23,7 @@ from orat.theory.generalization import Bound, Setting, linear_bound
 
 LR, STEPS = 20.0, 60  # of the plain descent: points are 0.1 apart, so weights must grow to about 10
 DIRECTIONS = 72
+DELTA = 0.05  # the bound may fail with this probability
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Gap:
     n: int
     trained: tuple[float, ...]  # of the function that was trained on the draw
     largest: tuple[float, ...]  # among functions of the largest norm, in all directions
-    bound: Bound  # of the last draw
+    bound: Bound  # the least of all draws
 
 
 def distribution(task: Task) -> Sample:
@@ -111,7 +113,7 @@ def largest_gap(source: Sample, sample: Sample, task: Task) -> float:
     return max((risk(weights, source, task) - risk(weights, sample, task)).item() for weights in functions)
 
 
-def gap_bound(source: Sample, sample: Sample, task: Task, delta: float = 0.05) -> Bound:
+def gap_bound(source: Sample, sample: Sample, task: Task, delta: float = DELTA) -> Bound:
     """Theorem 3 for this class and these training points."""
     n, dimension = sample.points.shape
     # No function of the class has a margin below the negative of this.
@@ -122,15 +124,25 @@ def gap_bound(source: Sample, sample: Sample, task: Task, delta: float = 0.05) -
     return linear_bound(complexity, dimension, task.radius, task.p, task.eps, setting)
 
 
-def measured_gaps(task: Task, sizes: Iterable[int], draws: int = 20) -> list[Gap]:
+def measured_gaps(task: Task, sizes: Iterable[int], draws: int = 20, display: Display = SILENT) -> list[Gap]:
     """The gap at each number of training points, over fresh draws of them."""
+    sizes = tuple(sizes)
+    if draws < 1:
+        raise InputError(f"draws = {draws}: give 1 or more")
+    for n in sizes:
+        ranks(n, task)
     source = distribution(task)
     generator = torch.Generator().manual_seed(task.seed + 1)
-    gaps = []
-    for n in sizes:
-        samples = [draw(source, n, generator) for _ in range(draws)]
-        functions = [train(sample, task) for sample in samples]
-        trained = (risk(f, source, task) - risk(f, s, task) for f, s in zip(functions, samples, strict=True))
-        largest = tuple(largest_gap(source, sample, task) for sample in samples)
-        gaps.append(Gap(n, tuple(gap.item() for gap in trained), largest, gap_bound(source, samples[-1], task)))
-    return gaps
+    wanted = [n for n in sizes for _ in range(draws)]
+    samples = [draw(source, n, generator) for n in wanted]
+    trained, largest = [], []
+    for sample in display.track(samples, "draws of training points", len(samples)):
+        weights = train(sample, task)
+        trained.append((risk(weights, source, task) - risk(weights, sample, task)).item())
+        largest.append(largest_gap(source, sample, task))
+    bounds = [gap_bound(source, sample, task) for sample in samples]
+    parts = [slice(place * draws, (place + 1) * draws) for place in range(len(sizes))]
+    return [
+        Gap(n, tuple(trained[part]), tuple(largest[part]), min(bounds[part], key=lambda bound: bound.value))
+        for n, part in zip(sizes, parts, strict=True)
+    ]

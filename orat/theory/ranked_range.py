@@ -6,7 +6,8 @@ Errata of the theorem:
 - Its optimum is lambda = l_[k] and lambda-hat = l_[m] - l_[k]. So "lambda-hat > lambda" fails if l_[m] <= 2 l_[k].
   What the proof has in mind, l_[m] beside l_[k], is the optimum of the difference form (appendix C.4) instead.
 - The min and the max do not commute: at a fixed lambda-hat the value falls without end as lambda falls. The optimum is
-  no saddle point, and descent and ascent at once (Algorithm 1) have none to go to.
+  no saddle point, and descent and ascent at once (Algorithm 1) have none to go to: they move lambda + lambda-hat, the
+  upper cut, by the rate times (n - k) / n less the share of losses up to lambda, whatever m is.
 - There the appendix's gradient for lambda is 1 / (k - m), but if m > 0 and no losses are equal, the function is flat
   there: one loss sits at each of its two kinks, and the indicators drop both.
 - With m = 0 (mu = 0) the best lambda-hat need not be infinite: every one from l_[1] - lambda on is maximal.

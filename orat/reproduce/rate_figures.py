@@ -1,0 +1,86 @@
+"""Test error against the share of wrong labels: all methods, ours and the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+from orat.curves import BLUE, GRAY, GREEN, ORANGE, RED
+from orat.reproduce.panels import (
+    PART,
+    Content,
+    Line,
+    Record,
+    attack_title,
+    draw_line,
+    epochs_note,
+    finish,
+    gathered,
+    grid,
+    place_of,
+    places,
+    tidy,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METHODS = {
+    "ST": "#9a9a9a", "AT": BLUE, "GAIRAT": "#8c564b", "MAIL": GREEN, "WMMR": "#9467bd", "RAA": ORANGE, "ORAT": RED,
+}  # fmt: skip
+COLUMNS = ("natural", "pgd20")
+LEAST = 0.01  # the least error that is drawn: one image of 10,000, as 0 has no place on a logarithmic scale
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # of errors in %
+SIDES = {"ours": ("-", "o"), "theirs": (":", "")}
+
+
+def against_rates(content: Content) -> Figure:
+    """A panel a data set, radius, kind of noise and attack: lines of all methods, ours and the paper's dotted."""
+    rows = [row for row in content["rows"] if row["epoch"] == PART[row["protocol"]] and row["ours"] is not None]
+    wide = [(place, noise) for place, noise in product(places(rows), ("symmetric", "asymmetric"))
+            if members(rows, *place, noise, COLUMNS[0])]  # fmt: skip
+    figure, panels = grid(len(wide) * len(COLUMNS), across=len(wide), size=(3.4, 3.0))
+    for panel, (column, (place, noise)) in zip(panels, product(COLUMNS, wide), strict=True):
+        draw_methods(panel, members(rows, *place, noise, column))
+        tidy(panel, f"{title_of(*place)}, {noise}", "rate of wrong labels in %", f"error in %: {attack_title(column)}")
+        scale(panel)
+    panels[0].plot([], [], SIDES["theirs"][0], color=GRAY, label="the paper's")
+    notes = [epochs_note(content["runs"]), "100 less the accuracy, on a logarithmic scale: above is better"]
+    return finish(figure, content["what"], notes, columns=8)
+
+
+def members(rows: Sequence[Record], protocol: str, data: str, eps: str, noise: str, column: str) -> list[Record]:
+    """The rows of one panel, with those without noise, which every kind of noise starts from."""
+    here = [row for row in rows if place_of(row) == (protocol, data, eps) and row["column"] == column]
+    noisy = [row for row in here if row["noise"] == noise]
+    return [row for row in here if row["noise"] == "none"] + noisy if noisy else []
+
+
+def draw_methods(panel: Axes, rows: Sequence[Record]) -> None:
+    """A line a method, and a dotted one of the paper's numbers."""
+    for method, color in METHODS.items():
+        for side, (style, marker) in SIDES.items():
+            own = [
+                (row["rate"], max(LEAST, 100 - row[side]))
+                for row in rows
+                if row["method"] == method and row[side] is not None
+            ]
+            label = method if side == "ours" else "_"  # which no legend shows
+            if own:
+                draw_line(panel, Line(label, color, style, gathered(own)), marker)
+    panel.set_xticks(sorted({row["rate"] for row in rows}))
+
+
+def scale(panel: Axes) -> None:
+    """Small errors above large ones, on a logarithmic scale, where differences of both can be seen."""
+    from matplotlib.ticker import NullLocator, StrMethodFormatter
+
+    panel.set_yscale("log")
+    low, high = panel.get_ylim()
+    panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.set_ylim(high, low)
