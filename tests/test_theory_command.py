@@ -21,6 +21,7 @@ from orat.theory.summary import CASES, SIZES, calibration_row, gap_row
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "theory.md").read_text()
 STORED = json.loads((ROOT / "results" / "theory.json").read_text())
+FIGURES = ROOT / "docs" / "figures"
 PICTURES = ("bounds", "gap", "calibration")
 
 
@@ -40,7 +41,7 @@ def test_three_pictures_are_written_each_in_two_forms(called: tuple[dict[str, An
     assert content["files"] == [str(file) for file in expected]
     assert sorted(out.iterdir()) == sorted(expected)
     for name in PICTURES:
-        with Image.open(out / f"theory-{name}.png") as drawn, Image.open(figure_of(name)) as on_page:
+        with Image.open(out / f"theory-{name}.png") as drawn, Image.open(FIGURES / f"theory-{name}.png") as on_page:
             assert drawn.size[0] > 1000
             assert drawn.size == on_page.size
             assert len(drawn.convert("RGB").getcolors(1 << 24)) > 100
@@ -124,17 +125,6 @@ def test_without_matplotlib_nothing_is_measured(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_does_not_import_torch() -> None:
-    script = (
-        "import sys\nfrom orat.cli import main\n"
-        "try: main(['theory', '--help'])\n"
-        "except SystemExit: print('torch' in sys.modules, 'matplotlib' in sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == "False False\n"
-    assert "--draws N" in done.stdout
-
-
 def test_stored_numbers_are_what_the_functions_give() -> None:
     assert STORED["task"]["draws"] == 20
     assert [row["n"] for row in STORED["gaps"]] == list(SIZES)
@@ -169,3 +159,9 @@ def test_links_of_the_page_lead_somewhere() -> None:
     for part, theirs in ((errata, numbers), (errata.partition("## Theory")[2].partition("\n## ")[0], range(1, 12))):
         assert {int(number) for number in re.findall(r"^\*\*(\d+)\. ", part, re.MULTILINE)} >= set(theirs)
     assert numbers >= set(range(1, 12))
+
+
+def test_every_example_of_the_page_gives_what_the_page_says() -> None:
+    examples = doctest.DocTestParser().get_doctest(PAGE.replace("```", ""), {}, "theory.md", "docs/theory.md", 0)
+    assert len(examples.examples) == PAGE.count("\n>>> ") > 15
+    assert doctest.DocTestRunner(verbose=False).run(examples).failed == 0
