@@ -43,7 +43,7 @@ def main() -> None:
 
 def place_of(file: Path) -> tuple[int, str]:
     """Tables in the order of the paper, then what else there is."""
-    order = ("table1", "stability", "autoattack", "effect-of-m", "effect-of-k", "toy")
+    order = ("table1", "stability", "autoattack", "loss-curves", "accuracy-curves", "effect-of-m", "effect-of-k", "toy")
     name = file.stem.removeprefix("reproduce-")
     found = next((number for number, start in enumerate(order) if name.startswith(start)), len(order))
     return found, name
@@ -55,6 +55,9 @@ def body(content: Row, run: list[Row]) -> list[str]:
     said = [f"{content['note'][0].upper()}{content['note'][1:]}."] if content["note"] else []
     pictures = sorted((ROOT / "docs" / "figures").glob(f"reproduce-{name}*.png"))
     said += [f"![{content['what']}](figures/{picture.name})" for picture in pictures]
+    if any("curve" in one for one in content["runs"]):
+        said += [text for text in (holes(content["rows"]), lowest(content["runs"])) if text]
+        return [line for text in said for line in ("", text)]  # the numbers of its cells stand in other tables
     said += [text for text in (holes(content["rows"]), nearness(rows), orders(rows)) if text]
     if chosen := orders(row for row in run if row["epoch"] == "chosen"):
         said.append(
@@ -69,6 +72,16 @@ def holes(rows: Iterable[Row]) -> str:
     cells = grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m", "protocol")))
     done = sum(any(row["ours"] is not None for row in group) for _, group in cells)
     return f"{done} of {len(cells)} cells were run so far." if done < len(cells) else ""
+
+
+def lowest(runs: Iterable[Row]) -> str:
+    """In which epoch the training loss is least, and where it ends."""
+    said = []
+    for run in runs:
+        least, last = min(run["curve"], key=lambda point: point["loss"]), run["curve"][-1]
+        where = f"{run['method']} on {run['data']}, eps {run['eps']}, {run['noise']} {run['rate']} %"
+        said.append(f"{where}: {least['loss']:.3f} in epoch {least['epoch']}, {last['loss']:.3f} in the last")
+    return "The training loss is least as follows. " + "; ".join(said) + "."
 
 
 def nearness(rows: Iterable[Row]) -> str:

@@ -91,6 +91,16 @@ def test_orat_stands_beside_at_with_what_it_cut(
     assert "| mnist, eps 0.1, ours | symmetric 40 % | 60 |" not in text  # there is no AT beside it
 
 
+def test_curves_are_a_picture_and_the_epoch_of_the_least_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curve = [{"epoch": epoch, "loss": loss} for epoch, loss in ((1, 2.0), (2, 0.5), (3, 0.75))]
+    place = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "method": "ORAT"}
+    text = page([row("ORAT", 97.0, 97.7)], tmp_path, monkeypatch, capsys, [place | {"curve": curve}])
+    assert "ORAT on mnist, eps 0.1, symmetric 20 %: 0.500 in epoch 2, 0.750 in the last." in text
+    assert "| symmetric 20 % |" not in text
+
+
 def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "\n".join(reproduced_page.headlines()) in readme
