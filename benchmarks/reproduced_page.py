@@ -71,7 +71,8 @@ def holes(rows: Iterable[Row]) -> str:
     """How many of the cells were run, where some were not."""
     cells = grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m", "protocol")))
     done = sum(any(row["ours"] is not None for row in group) for _, group in cells)
-    return f"{done} of {len(cells)} cells were run so far." if done < len(cells) else ""
+    data = " and ".join(dict.fromkeys(cell[0] for cell, _ in cells))
+    return f"Of the {len(cells)} cells on {data}, {done} were run so far." if done < len(cells) else ""
 
 
 def lowest(runs: Iterable[Row]) -> str:

@@ -17,7 +17,7 @@ from orat.devices import choose_device, on_device, until_done
 from orat.engine import engine_for, takes_halves
 from orat.errors import InputError
 from orat.evaluation import evaluate, predict
-from orat.filtering import found_outliers, left_out_words
+from orat.filtering import found_outliers, left_out_words, lost_classes
 from orat.fine_tuning import load_first, origin_words
 from orat.numbers import radius
 from orat.prepare import Parts, build_model, prepare, setting_of
@@ -26,7 +26,7 @@ from orat.provenance import hardware, versions
 from orat.relabeling import found_corrections
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
-from orat.telling import collapse, epoch_line, epoch_name
+from orat.telling import collapse, epoch_line, epoch_name, lost_words
 from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
@@ -113,7 +113,7 @@ class Job:
         self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
         self.constant_epochs = 0  # in a row, in which the network gave one class to everything
         self.seconds = 0.0  # of training, over all sittings
-        self.warned = False
+        self.warned: set[str] = set()  # kinds of warnings that were said
         self.saved_at = self.told_at = self.started = time.monotonic()
         self.saving = 0.0  # seconds that the last checkpoint took
 
@@ -231,11 +231,13 @@ class Job:
         return accuracy
 
     def tell(self, record: dict[str, Any]) -> None:
-        """The epoch as one line, and a warning where the method has one."""
-        warning = self.learner.state.warning()
-        if warning and not self.warned:
-            self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
-            self.warned = True
+        """The epoch as one line, and each kind of warning once."""
+        cut = self.learner.state.cut() if record["state"].get("cut") else None
+        lost = None if cut is None else lost_words(lost_classes(cut, self.parts.train))
+        for kind, warning in (("method", self.learner.state.warning()), ("class", lost)):
+            if warning and kind not in self.warned:
+                self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
+                self.warned.add(kind)
         last = record["epoch"] == self.run.epochs
         if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
             return

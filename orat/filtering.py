@@ -21,6 +21,7 @@ from orat.run_folder import RunFolder, difference
 from orat.watching import cut_in
 
 DECIDE_LABELS = ("data", "image_size", "labels", "noise", "noise_rate", "noise_seed")  # fields of a run
+LOST = 0.02  # share of a class's samples; a class of which no more is left is not learned
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,14 @@ def found_outliers(cut: Tensor, train: Dataset) -> dict[str, float | None]:
         found |= {"flipped": wrong, "flipped_and_cut": hits}
         found |= {"precision": hits / size if size else None, "recall": hits / wrong if wrong else None}
     return found
+
+
+def lost_classes(cut: Tensor, train: Dataset) -> list[str]:
+    """The classes of which nearly every sample is cut, so that the network does not learn them."""
+    labels, classes = train.labels, len(train.classes)
+    there, left = labels.bincount(minlength=classes), labels[~cut.cpu()].bincount(minlength=classes)
+    lost = (there > 0) & (left <= LOST * there)
+    return [train.classes[place] for place in lost.nonzero().flatten().tolist()]
 
 
 def left_out_words(left_out: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ from orat.errors import TrainingError
 from orat.outliers import KNOWING
 from orat.run import Run
 
+MOST_NAMED = 5  # classes in one line
+
 
 def epoch_name(epoch: int, epochs: int, ahead: int) -> str:
     """Which epoch it is: of the network, or of the scouts that learn before it."""
@@ -36,6 +38,19 @@ def correction_words(found: dict[str, Any]) -> str:
     """How many labels were changed in an epoch, and how many of those rightly where it is known."""
     rightly = f" ({found['rightly']} rightly)" if "rightly" in found else ""
     return f"corrected {found['changed']}{rightly}"
+
+
+def lost_words(classes: list[str]) -> str | None:
+    """What the user should hear of classes that are cut as outliers."""
+    if not classes:
+        return None
+    names = ", ".join(classes[:MOST_NAMED]) + (
+        f" and {len(classes) - MOST_NAMED} more" if len(classes) > MOST_NAMED else ""
+    )
+    return (
+        f"nearly every sample of class {names} is cut as an outlier, so that the network does not learn it: "
+        "lengthen --burn-in, lower --m, or leave both out"
+    )
 
 
 def collapse(run: Run, epochs: int) -> TrainingError:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from quick_runs import quick, train_until_stopped
 
 import orat
 from orat import execute
+from orat.data.dataset import Dataset
 from orat.errors import InputError, TrainingError
+from orat.filtering import lost_classes
 from orat.methods import METHODS, Method, Setting
 from orat.prepare import build_model, prepare, setting_of
 from orat.progress import SILENT
 from orat.run import Run
 from orat.run_folder import RunFolder
+from orat.telling import lost_words
 from orat.training import Learner, set_pace, train_epoch
 
 ONE_OF_EACH: dict[str, Method] = {
@@ -272,7 +276,34 @@ def test_scalars_that_drift_are_said_once_in_the_log(
     orat.train(run, tmp_path / "a")
     log = capsys.readouterr().err
     assert log.count("the min-max scalars drift: lambda = -") == 1
-    assert "solver rank does not drift" in log
+    assert "(solver rank cuts m)" in log
+
+
+def test_a_class_that_is_cut_whole_is_said_once_in_the_log(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Images of two kinds, each third one labeled as a third class: ORAT takes all of that for outliers."""
+    with np.load(tiny) as arrays:
+        others = arrays["x_train"][arrays["y_train"] < 2]
+        labels = arrays["y_train"][arrays["y_train"] < 2]
+    labels[np.arange(len(labels)) % 6 > 3] = 2
+    np.savez(tmp_path / "strange.npz", x_train=others, y_train=labels)
+    run = quick(str(tmp_path / "strange.npz"), orat.ORAT(m=0.34, burn_in=4, ramp=0), epochs=20)
+    orat.train(run, tmp_path / "a")
+    log = capsys.readouterr().err
+    assert log.count("nearly every sample of class 2 is cut as an outlier") == 1
+    assert "lengthen --burn-in, lower --m, or leave both out" in log
+
+
+def test_classes_of_which_nothing_is_left_are_found() -> None:
+    labels = torch.tensor([0] * 100 + [1] * 100 + [2] * 100)
+    train = Dataset(torch.zeros(300, 2), labels, ("a", "b", "c", "never"))
+    cut = torch.zeros(300, dtype=torch.bool)
+    assert lost_classes(cut, train) == []
+    cut[2:100], cut[103:200], cut[200:] = True, True, True  # two of a are left, three of b, none of c
+    assert lost_classes(cut, train) == ["a", "c"]
+    assert lost_words([]) is None
+    assert "class a, b, c, d, e and 2 more is cut" in (lost_words(list("abcdefg")) or "")
 
 
 def test_a_loss_that_is_no_number_is_stopped_and_said(tiny: str, tmp_path: Path) -> None:
