@@ -44,12 +44,11 @@ def lost_words(classes: list[str]) -> str | None:
     """What the user should hear of classes that are cut as outliers."""
     if not classes:
         return None
-    names = ", ".join(classes[:MOST_NAMED]) + (
-        f" and {len(classes) - MOST_NAMED} more" if len(classes) > MOST_NAMED else ""
-    )
+    more = f" and {len(classes) - MOST_NAMED} more" if len(classes) > MOST_NAMED else ""
+    names = ", ".join(classes[:MOST_NAMED]) + more
     return (
-        f"nearly every sample of class {names} is cut as an outlier, so that the network does not learn it: "
-        "lengthen --burn-in, lower --m, or leave both out"
+        f"nearly every sample of class {names} is cut as an outlier, so that the network does not learn it; "
+        "if most of these labels are right, lengthen --burn-in or lower --m"
     )
 
 

@@ -327,8 +327,8 @@ def test_errors_of_all_methods_are_drawn_against_the_rate_of_wrong_labels_beside
     whole = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())
     figure = pictures(whole, tmp_path)["table1-rates"]()
     titles = [panel.get_title() for panel in figure.axes]
-    kinds = [f"MNIST, eps {eps}, {noise}" for eps in ("0.1", "0.2") for noise in ("symmetric", "asymmetric")]
-    assert titles == 2 * kinds  # natural above, PGD-20 below
+    kinds = [[f"MNIST, eps {eps}, {noise}" for noise in ("symmetric", "asymmetric")] for eps in ("0.1", "0.2")]
+    assert titles == 2 * kinds[0] + 2 * kinds[1]  # natural, then PGD-20
     place = {
         "eps": "0.2",
         "noise": "asymmetric",
@@ -346,6 +346,10 @@ def test_errors_of_all_methods_are_drawn_against_the_rate_of_wrong_labels_beside
     assert [line.get_linestyle() for line in lines] == ["-", ":"]
     low, high = figure.axes[-1].get_ylim()
     assert low > high  # small errors above
+    clean = whole | {"rows": [row for row in whole["rows"] if row["noise"] == "none"]}
+    assert [panel.get_title() for panel in pictures(clean, tmp_path)["table1-rates"]().axes] == [
+        f"MNIST, eps {eps}, none" for eps in ("0.1", "0.1", "0.2", "0.2")
+    ]
     methods = {text.get_text() for text in figure.legends[0].get_texts()}
     assert methods == {row["method"] for row in whole["rows"]} | {"the paper's"}
 

@@ -292,7 +292,7 @@ def test_a_class_that_is_cut_whole_is_said_once_in_the_log(
     orat.train(run, tmp_path / "a")
     log = capsys.readouterr().err
     assert log.count("nearly every sample of class 2 is cut as an outlier") == 1
-    assert "lengthen --burn-in, lower --m, or leave both out" in log
+    assert "if most of these labels are right, lengthen --burn-in or lower --m" in log
 
 
 def test_classes_of_which_nothing_is_left_are_found() -> None:

@@ -11,6 +11,7 @@ from orat.reproduce.panels import (
     PART,
     Content,
     Line,
+    Place,
     Record,
     attack_title,
     draw_line,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 METHODS = {
     "ST": "#9a9a9a", "AT": BLUE, "GAIRAT": "#8c564b", "MAIL": GREEN, "WMMR": "#9467bd", "RAA": ORANGE, "ORAT": RED,
 }  # fmt: skip
+NO_NOISE, NOISES = "none", ("symmetric", "asymmetric")
 COLUMNS = ("natural", "pgd20")
 LEAST = 0.01  # the least error that is drawn: one image of 10,000, as 0 has no place on a logarithmic scale
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # of errors in %
@@ -38,25 +40,31 @@ SIDES = {"ours": ("-", "o"), "theirs": (":", "")}
 
 
 def against_rates(content: Content) -> Figure:
-    """A panel a data set, radius, kind of noise and attack: lines of all methods, ours and the paper's dotted."""
+    """A row a data set and radius, with a panel a kind of noise and attack: all methods, the paper's lines dotted."""
     rows = [row for row in content["rows"] if row["epoch"] == PART[row["protocol"]] and row["ours"] is not None]
-    wide = [(place, noise) for place, noise in product(places(rows), ("symmetric", "asymmetric"))
-            if members(rows, *place, noise, COLUMNS[0])]  # fmt: skip
-    figure, panels = grid(len(wide) * len(COLUMNS), across=len(wide), size=(3.4, 3.0))
-    for panel, (column, (place, noise)) in zip(panels, product(COLUMNS, wide), strict=True):
-        draw_methods(panel, members(rows, *place, noise, column))
+    noises = [noise for noise in NOISES if any(row["noise"] == noise for row in rows)] or [NO_NOISE]
+    shown = [
+        (place, column, noise, members(rows, place, noise, column))
+        for place, column, noise in product(places(rows), COLUMNS, noises)
+    ]
+    figure, panels = grid(len(shown), across=len(COLUMNS) * len(noises), size=(3.4, 3.0))
+    for panel, (place, column, noise, own) in zip(panels, shown, strict=True):
+        if not own:
+            panel.remove()
+            continue
+        draw_methods(panel, own)
         tidy(panel, f"{title_of(*place)}, {noise}", "rate of wrong labels in %", f"error in %: {attack_title(column)}")
         scale(panel)
-    panels[0].plot([], [], SIDES["theirs"][0], color=GRAY, label="the paper's")
+    figure.axes[0].plot([], [], SIDES["theirs"][0], color=GRAY, label="the paper's")
     notes = [epochs_note(content["runs"]), "100 less the accuracy, on a logarithmic scale: above is better"]
     return finish(figure, content["what"], notes, columns=8)
 
 
-def members(rows: Sequence[Record], protocol: str, data: str, eps: str, noise: str, column: str) -> list[Record]:
-    """The rows of one panel, with those without noise, which every kind of noise starts from."""
-    here = [row for row in rows if place_of(row) == (protocol, data, eps) and row["column"] == column]
-    noisy = [row for row in here if row["noise"] == noise]
-    return [row for row in here if row["noise"] == "none"] + noisy if noisy else []
+def members(rows: Sequence[Record], place: Place, noise: str, column: str) -> list[Record]:
+    """The rows of one panel; those without noise are what every kind of noise starts from."""
+    here = [row for row in rows if place_of(row) == place and row["column"] == column]
+    own = [row for row in here if row["noise"] == noise]
+    return own if noise == NO_NOISE or not own else [row for row in here if row["noise"] == NO_NOISE] + own
 
 
 def draw_methods(panel: Axes, rows: Sequence[Record]) -> None:
