@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TypeVar
 
+import reproduced_cifar
+
 Row = dict[str, Any]
 Item = TypeVar("Item")
 ROOT = Path(__file__).parents[1]
@@ -24,7 +26,7 @@ PLACE = ("data", "eps", "noise", "rate")
 HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
 # The paper, reproduced
 
-Every number here was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
+Every number here, but for the last section, was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
 in %, and in brackets the difference to what is printed there. **ours**: right images, exact radii, the last epoch, whatever the test set says of others.
 **authors**: as their code does it, each column's best epoch on the test set, each by itself ([errata](errata.md), 20 to 26). Cells that
 were not run are left out. Green figures of the terminal, cells at the epoch that validation chose, seeds, hardware and commits are in the files under `results/`."""
@@ -37,7 +39,13 @@ def main() -> None:
         content = json.loads(file.read_text())
         run = [row for row in content["rows"] if row["ours"] is not None]
         if run:
-            lines += ["", f"## {content['what']}", *body(content, run), *origin(file.stem, content)]
+            lines += [
+                "",
+                f"## {content['what'][0].upper()}{content['what'][1:]}",
+                *body(content, run),
+                *origin(file.stem, content),
+            ]
+    lines += reproduced_cifar.section(RESULTS)
     print("\n".join(lines))
 
 

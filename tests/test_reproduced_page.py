@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reproduced_cifar
 import reproduced_page
 
 ROOT = Path(__file__).parents[1]
@@ -99,6 +100,25 @@ def test_curves_are_a_picture_and_the_epoch_of_the_least_loss(
     text = page([row("ORAT", 97.0, 97.7)], tmp_path, monkeypatch, capsys, [place | {"curve": curve}])
     assert "ORAT on mnist, eps 0.1, symmetric 20 %: 0.500 in epoch 2, 0.750 in the last." in text
     assert "| symmetric 20 % |" not in text
+
+
+def test_cifar_rows_stand_beside_the_papers_and_holes_are_named(tmp_path: Path) -> None:
+    start = {"noise": "symmetric", "rate": 0.2, "device": "NVIDIA H200", "commit": "0123456"}
+    values = {"natural": 60.0, "fgsm": 40.0, "pgd20": 30.0, "cw": 20.0}
+    rows = [
+        start | values | {"arm": arm, "natural": natural}
+        for arm, natural in (("at", 60.0), ("at", 62.0), ("oracle", 64.5))
+    ]
+    (tmp_path / reproduced_cifar.NAME).write_text(json.dumps({"rows": rows}))
+    text = "\n".join(reproduced_cifar.section(tmp_path))
+    # Table 1 of the paper: AT 56.96, 34.55, 25.54, 24.34
+    assert "| symmetric 20 % | AT | 2 | 61.00 ± 1.41 (+4.04) | 40.00 ± 0.00 (+5.45) | 30.00 ± 0.00 (+4.46) |" in text
+    assert "| symmetric 20 % | oracle: AT without the wrong labels | 1 | 64.50 | 40.00 | 30.00 | 20.00 |" in text
+    assert (
+        "Not run yet: ORAT, the paper's k and m (symmetric 20 %), ORAT, told nothing (symmetric 20 %), AT (sym" in text
+    )
+    assert "JPEG copies" in text
+    assert reproduced_cifar.section(tmp_path / "nowhere") == []
 
 
 def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
