@@ -109,7 +109,7 @@ def test_cifar_rows_stand_beside_the_papers_and_holes_are_named(tmp_path: Path) 
         start | values | {"arm": arm, "natural": natural}
         for arm, natural in (("at", 60.0), ("at", 62.0), ("oracle", 64.5))
     ]
-    (tmp_path / reproduced_cifar.NAME).write_text(json.dumps({"rows": rows}))
+    (tmp_path / f"{reproduced_cifar.NAME}.json").write_text(json.dumps({"rows": rows}))
     text = "\n".join(reproduced_cifar.section(tmp_path))
     # Table 1 of the paper: AT 56.96, 34.55, 25.54, 24.34
     assert "| symmetric 20 % | AT | 2 | 61.00 ± 1.41 (+4.04) | 40.00 ± 0.00 (+5.45) | 30.00 ± 0.00 (+4.46) |" in text

@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from orat.curves import BLUE, GRAY, GREEN, ORANGE, RED
+from orat.reproduce.artifacts import AUTOMATIC
 from orat.reproduce.panels import (
     PART,
     Content,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 METHODS = {
     "ST": "#9a9a9a", "AT": BLUE, "GAIRAT": "#8c564b", "MAIL": GREEN, "WMMR": "#9467bd", "RAA": ORANGE, "ORAT": RED,
+    AUTOMATIC: "black",
 }  # fmt: skip
 NO_NOISE, NOISES = "none", ("symmetric", "asymmetric")
 COLUMNS = ("natural", "pgd20")
