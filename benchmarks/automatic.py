@@ -26,11 +26,13 @@ from torch import Tensor
 import orat
 from orat.attacks import suite
 from orat.data.dataset import Dataset
+from orat.errors import InputError
 from orat.evaluation import evaluate
 from orat.finished import load_model
 from orat.many import Sitting
 from orat.methods import Method
 from orat.prepare import prepare
+from orat.reproduce.artifacts import table
 from orat.run import Run, read_run
 from orat.run_folder import RunFolder
 from orat.suspecting import area, remembered
@@ -50,7 +52,7 @@ WATCHED: dict[str, dict[str, Any]] = {  # ORAT that is told nothing, and what it
     "surer": {"confidence": 0.98},
 }
 TOLD = {"told": 1.0, "told-k95": 0.95, "told-k90": 0.9, "told-k80": 0.8}  # m by exact ranks, and the share that k is
-ARMS = ("at", "published", "oracle", *TOLD, *WATCHED)
+ARMS = ("at", "published", "paper", "oracle", *TOLD, *WATCHED)
 BINS, HIGHEST = 50, 12.5  # of the histograms of losses
 
 
@@ -73,6 +75,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--m", default="rate", help="of forms that are told: as orat train takes it, or the noise's rate"
     )
+    parser.add_argument(
+        "--paper", metavar="DATA:EPS", help="whose k and m of the paper's Table D.1 the arm paper takes"
+    )
     parser.add_argument("--autoattack", type=int, default=0, metavar="N", help="under it, too, the first N test images")
     add_flags(parser, "runs/automatic")
     return parser.parse_args()
@@ -87,8 +92,10 @@ def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Ro
         if is_known(cell, rows):
             continue
         m = rate if arguments.m == "rate" else arguments.m
+        told = float(m) if "." in m else int(m)
+        method = method_of(arm, told) if arm != "paper" else as_printed(arguments.paper, noise, float(rate))
         run = Run(
-            data=arguments.data, method=method_of(arm, float(m) if "." in m else int(m)), noise=noise,
+            data=arguments.data, method=method, noise=noise,
             noise_rate=float(rate), seed=int(seed), noise_seed=int(seed), **fields_of(arguments),
         )  # fmt: skip
         folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
@@ -109,6 +116,16 @@ def method_of(arm: str, m: int | float) -> Method:
     if arm == "oracle":
         return orat.ORAT(score="adversarial", burn_in=NEVER)
     return orat.ORAT(**WATCHED[arm])
+
+
+def as_printed(setting: str | None, noise: str, rate: float) -> Method:
+    """ORAT by its two scalars, with the k and m that the paper has for this data set, radius and noise."""
+    data, _, eps = (setting or "").partition(":")
+    place = (data, eps, noise, round(100 * rate), "ORAT")
+    for cell in table("table1_accuracy"):
+        if (cell.data, cell.eps, cell.noise, cell.rate, cell.method) == place:
+            return orat.ORAT(k=cell.k, m=cell.m, solver="minmax")
+    raise InputError(f"--paper: the paper has no k and m for {setting!r} with {noise} {rate}; one is cifar10:8/255")
 
 
 def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:

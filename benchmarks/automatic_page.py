@@ -10,11 +10,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-Row = dict[str, Any]
+from pages import Row, table_head, table_line
+
 RESULTS = Path(__file__).parents[1] / "results"
 COLUMNS = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
 ARMS = {
-    "at": "AT", "published": "ORAT as published, m told", "told": "ORAT by exact ranks, m told",
+    "at": "AT", "published": "ORAT as published, m told", "paper": "ORAT, the paper's k and m", "told": "ORAT by exact ranks, m told",
     "told-k95": "the same, k = 95 %", "told-k90": "the same, k = 90 %", "told-k80": "the same, k = 80 %",
     "oracle": "oracle", "automatic": "**ORAT, told nothing**", "cut-only": "cut samples not learned as another class",
     "scouts-alone": "scouts alone", "own-natural": "its own natural answers", "own-adversarial": "its own answers under attack",
@@ -94,7 +95,7 @@ def headlines() -> list[str]:
     """The table of the README: natural accuracy and that under PGD-20 of AT, of ORAT that is told nothing, and of the oracle."""
     arms = {"at": "AT", "automatic": "ORAT, told nothing", "oracle": "oracle"}
     titles = ["Natural / PGD-20", "wrong labels", *arms.values(), "estimated share (true)"]
-    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     for name, data in HEADLINES.items():
         rows = (content_of(name) or {"rows": []})["rows"]
         for noise, rate in KINDS:
@@ -153,7 +154,7 @@ def accuracy_lines(rows: list[Row]) -> list[str]:
         "estimate (truth)",
         "AUC",
     ]
-    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     for kind in sorted(
         {(row["noise"], row["rate"]) for row in rows}, key=lambda kind: (NOISES.index(kind[0]), kind[1])
     ):
@@ -236,7 +237,7 @@ FOREIGN_WORDS = (
 def cost_lines(rows: list[Row]) -> list[str]:
     """Seconds of AT, of ORAT that is told nothing, and how much more that is."""
     titles = ["seconds", "AT", "ORAT, told nothing", "more"]
-    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     for name, of in (("epochs", steady), ("whole", whole)):
         plain, watched = (mean(of(row) for row in rows if row["arm"] == arm) for arm in ("at", "automatic"))
         lines.append(table_line([name, f"{plain:.1f}", f"{watched:.1f}", f"{watched / plain - 1:.1%}"]))
@@ -258,7 +259,7 @@ def whole(row: Row) -> float:
 def cleanlab_lines(rows: list[Row]) -> list[str]:
     """Who finds which wrong labels, and in what time."""
     titles = ["wrong labels", "answers", "judge", "seeds", "precision", "recall", "F1", "AUC", "seconds"]
-    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     for cell in dict.fromkeys((row["noise"], row["rate"], row["answers"], row["judge"]) for row in rows):
         own = [row for row in rows if (row["noise"], row["rate"], row["answers"], row["judge"]) == cell]
         figures = [f"{mean(row[name] for row in own):.3f}" for name in ("precision", "recall", "f1", "auc")]
@@ -281,7 +282,7 @@ def foreign_lines(rows: list[Row]) -> list[str]:
         "others cut",
         "AUC foreign",
     ]
-    lines = [table_line(titles), "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     for cell in dict.fromkeys((row["kind"], row["share"], row["flips"], row["arm"]) for row in rows):
         own = [row for row in rows if (row["kind"], row["share"], row["flips"], row["arm"]) == cell]
         figures = [spread([row[name] for row in own]) for name in list(COLUMNS)[:4]]
@@ -299,11 +300,6 @@ def spread(values: list[float], digits: int = 2) -> str:
     if not values:
         return ""
     return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
-
-
-def table_line(cells: list[Any]) -> str:
-    """A line of a table."""
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

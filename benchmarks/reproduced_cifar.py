@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-from automatic_page import KINDS, origin, spread, table_line
+from automatic_page import KINDS, origin, spread
+from pages import Row, table_head, table_line
 
 from orat.reproduce.artifacts import ACCURACY, table
 from orat.tables import TITLES
 
-Row = dict[str, Any]
 NAME = "automatic-cifar10"
 ARMS = {
     "at": "AT", "paper": "ORAT, the paper's k and m", "automatic": "ORAT, told nothing",
@@ -32,7 +31,7 @@ def section(results: Path) -> list[str]:
         return []
     content = json.loads(file.read_text())
     titles = ["noise", "method", "seeds", *(TITLES[column] for column in ACCURACY)]
-    lines, missing = [table_line(titles), "|" + "---|" * len(titles)], []
+    lines, missing = table_head(titles), []
     for noise, rate in KINDS:
         said = f"{noise} {100 * rate:.0f} %" if rate else "none"
         for arm, name in ARMS.items():

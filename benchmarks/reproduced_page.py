@@ -7,22 +7,22 @@ python benchmarks/reproduced_page.py > docs/reproduced.md
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import combinations, groupby
+from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
-from typing import Any, TypeVar
 
 import reproduced_cifar
+from pages import Row, grouped, table_head, table_line
+from reproduced_gains import PLACE, beside_at, beside_others
 
-Row = dict[str, Any]
-Item = TypeVar("Item")
+from orat.reproduce.artifacts import AUTOMATIC
+from orat.tables import TITLES
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-TITLES = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
+HEADLINES, NOISES = ("AT", "ORAT", AUTOMATIC), ("none", "symmetric", "asymmetric")  # as the README has them
 NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
-PLACE = ("data", "eps", "noise", "rate")
 HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
 # The paper, reproduced
 
@@ -72,7 +72,8 @@ def body(content: Row, run: list[Row]) -> list[str]:
             f"That is of last epochs, beside the paper's best ones. At the epoch that validation chose: {chosen}"
         )
     texts = [line for text in said for line in ("", text)]
-    return [*texts, *by_method(run), *beside_at(rows, content["runs"]), *tables(rows)]
+    gains = beside_others(rows)
+    return [*texts, *by_method(run), *gains, *beside_at(rows, content["runs"]), *tables(rows)]
 
 
 def holes(rows: Iterable[Row]) -> str:
@@ -109,27 +110,27 @@ def nearness(rows: Iterable[Row]) -> str:
 
 def orders(rows: Iterable[Row]) -> str:
     """Where another method is best than in the paper, and how many pairs of methods change their order."""
-    others, pairs, changed = [], 0, 0
-    for place, group in grouped(rows, lambda row: (*(row[name] for name in PLACE), row["protocol"], row["column"])):
+    firsts, apart = [], []
+    for _, group in grouped(rows, lambda row: (*(row[name] for name in PLACE), row["protocol"], row["column"])):
         both = [row for row in group if row["theirs"] is not None]
-        for one, other in combinations(both, 2):
-            pairs += 1
-            changed += (one["ours"] - other["ours"]) * (one["theirs"] - other["theirs"]) < 0
-        if len(both) > 2 and (best := top(both, "ours")) != (theirs := top(both, "theirs")):
-            others.append((place, best, theirs))
-    if not pairs:
+        apart += [tuple(one[who] - other[who] for who in ("ours", "theirs")) for one, other in combinations(both, 2)]
+        if len(both) > 2:
+            firsts.append((top(both, "ours"), top(both, "theirs")))
+    changed = [min(abs(ours), abs(theirs)) for ours, theirs in apart if ours * theirs < 0]
+    if not apart:
         return ""
-    text = f"Of {pairs} pairs of methods in one column, {changed} are in the other order than in the paper."
-    return text + best_words(others)
+    text = f"Of {len(apart)} pairs of methods in one column, {len(changed)} are in the other order than in the paper"
+    clear = sum(least > NEAR for least in changed)
+    return f"{text}, {clear} of them by more than {NEAR} points in both." + best_words(firsts)
 
 
-def best_words(others: list[tuple[tuple[Any, ...], str, str]]) -> str:
+def best_words(firsts: list[tuple[str, str]]) -> str:
     """In how many columns which method takes the first place of which."""
-    counts: dict[tuple[str, str], int] = {}
-    for _, best, theirs in others:
-        counts[best, theirs] = counts.get((best, theirs), 0) + 1
-    said = [f"{best} instead of {theirs} in {count}" for (best, theirs), count in sorted(counts.items())]
-    return f" Among those run, another is best in {len(others)} columns: {', '.join(said)}." if others else ""
+    others = sorted((ours, theirs) for ours, theirs in firsts if ours != theirs)
+    said = [
+        f"{ours} instead of {theirs} in {len(group)}" for (ours, theirs), group in grouped(others, lambda pair: pair)
+    ]
+    return f" Another is best in {len(others)} of {len(firsts)} columns: {', '.join(said)}." if others else ""
 
 
 def top(rows: list[Row], who: str) -> str:
@@ -140,83 +141,16 @@ def top(rows: list[Row], who: str) -> str:
 def by_method(rows: list[Row]) -> list[str]:
     """How far each method lies from the paper in the mean over all cells, in both epochs that we report."""
     compared = [row for row in rows if row["difference"] is not None and row["protocol"] == "ours"]
-    if len({row["epoch"] for row in compared}) < 2:
+    if len({row["epoch"] for row in compared}) < 2 or len({tuple(row[name] for name in PLACE) for row in compared}) < 2:
         return []
     columns = [name for name in TITLES if any(row["column"] == name for row in compared)]
     titles = ["ours less the paper's, in the mean", "epoch", "cells", *(TITLES[name] for name in columns)]
-    lines = ["", table_line(titles), "|" + "---|" * len(titles)]
+    lines = ["", *table_head(titles)]
     for (method, epoch), group in grouped(compared, lambda row: (row["method"], row["epoch"])):
         off = {name: [row["difference"] for row in group if row["column"] == name] for name in columns}
         means = [f"{mean(values):+.2f}" if values else "-" for values in off.values()]
         lines.append(table_line([method, epoch, max(map(len, off.values())), *means]))
     return lines
-
-
-@dataclass(frozen=True)
-class Pair:
-    """AT and ORAT with the same labels: what ORAT cut in each run, and ORAT less AT by column, ours and theirs."""
-
-    place: tuple[Any, ...]
-    m: int
-    outliers: list[Row]
-    gains: list[tuple[float, float]]
-
-
-def beside_at(rows: list[Row], runs: list[Row]) -> list[str]:
-    """What ORAT cut in the last epoch, and by how much it is ahead of AT with the same labels, beside the paper's."""
-    columns = [name for name in TITLES if any(row["column"] == name for row in rows)]
-    pairs = list(pairs_of(rows, runs, columns))
-    if not pairs:
-        return []
-    titles = ["ORAT less AT: ours (the paper's)", "noise", "m", "wrong labels", "cut", "wrong of these"]
-    titles += [TITLES[name] for name in columns]
-    lines = ["", gains_words(pairs), "", table_line(titles), "|" + "---|" * len(titles)]
-    for pair in pairs:
-        data, eps, noise, rate, protocol = pair.place
-        said = f"{noise} {rate} %" if rate else "none"
-        figures = [f"{ours:+.2f} ({theirs:+.2f})" for ours, theirs in pair.gains]
-        lines.append(table_line([f"{data}, eps {eps}, {protocol}", said, pair.m, *counts_of(pair.outliers), *figures]))
-    return lines
-
-
-def pairs_of(rows: list[Row], runs: list[Row], columns: list[str]) -> Iterator[Pair]:
-    """Every place where both AT and ORAT were run and are printed in the paper."""
-    for place, group in grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "protocol"))):
-        known = {(row["method"], row["column"]): row for row in group if row["difference"] is not None}
-        own = [run for run in runs if place_and_method(run) == (*place, "ORAT") and run.get("outliers")]
-        if own and all((method, name) in known for method in ("AT", "ORAT") for name in columns):
-            gains = [(ahead(known, name, "ours"), ahead(known, name, "theirs")) for name in columns]
-            yield Pair(place, own[0]["m"], [run["outliers"] for run in own], gains)
-
-
-def gains_words(pairs: list[Pair]) -> str:
-    """For each kind of noise, how much of the wrong labels ORAT cut, and how far it is ahead of AT."""
-    said = []
-    for (noise, protocol), group in grouped(pairs, lambda pair: (pair.place[2], pair.place[4])):
-        cuts = [found for pair in group for found in pair.outliers if found.get("flipped")]
-        shares = [100 * found["flipped_and_cut"] / found["flipped"] for found in cuts]
-        cut = f"cut {min(shares):.1f} to {max(shares):.1f} % of them and " if shares else ""
-        sides = zip(*(gain for pair in group for gain in pair.gains), strict=True)
-        ours, theirs = (f"{min(side):+.2f} to {max(side):+.2f}" for side in sides)
-        kind = "no wrong labels" if noise == "none" else f"{noise} wrong labels"
-        said.append(f"with {kind} ORAT {cut}is ahead of AT by {ours} points, in the paper by {theirs} ({protocol})")
-    text = "; ".join(said)
-    return text[0].upper() + text[1:] + " ([why m is not what is cut](errata.md), 13)."
-
-
-def place_and_method(run: Row) -> tuple[Any, ...]:
-    """Where a run stands in the tables."""
-    return tuple(run.get(name) for name in (*PLACE, "protocol", "method"))
-
-
-def ahead(rows: dict[tuple[str, str], Row], column: str, who: str) -> float:
-    """ORAT less AT in one column."""
-    return float(rows["ORAT", column][who] - rows["AT", column][who])
-
-
-def counts_of(outliers: list[Row]) -> list[str]:
-    """Wrong labels, how many labels were cut, and how many of these were wrong, in the mean over seeds."""
-    return [f"{mean(found.get(name, 0) for found in outliers):.0f}" for name in ("flipped", "cut", "flipped_and_cut")]
 
 
 def tables(rows: list[Row]) -> list[str]:
@@ -226,7 +160,7 @@ def tables(rows: list[Row]) -> list[str]:
         columns = [name for name in TITLES if any(row["column"] == name for row in group)]
         keys = [name for name in ("model", "k", "m") if any(row[name] is not None for row in group)]
         titles = ["noise", "method", *keys, "seeds", *(TITLES[name] for name in columns)]
-        lines += ["", f"{data}, eps {eps}, **{protocol}**:", "", table_line(titles), "|" + "---|" * len(titles)]
+        lines += ["", f"{data}, eps {eps}, **{protocol}**:", "", *table_head(titles)]
         for cell, members in grouped(
             group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m"))
         ):
@@ -240,17 +174,19 @@ def tables(rows: list[Row]) -> list[str]:
 
 def headlines() -> list[str]:
     """The table of the README: AT and ORAT on MNIST where most labels are wrong, ours and the paper's."""
-    rows = json.loads((RESULTS / "reproduce-table1.json").read_text())["rows"]
-    shown = [row for row in rows if (row["data"], row["protocol"], row["epoch"]) == ("mnist", "ours", "last")]
-    titles = ["MNIST, LeNet", "method", *(TITLES[row["column"]] for row in shown[:4])]
-    lines = [table_line(titles), "|" + "---|" * len(titles)]
-    shown.sort(key=lambda row: row["eps"])
+    table1, stability = (
+        json.loads((RESULTS / f"reproduce-{name}.json").read_text())["rows"] for name in ("table1", "stability")
+    )
+    rows = table1 + [row for row in stability if row["method"] == AUTOMATIC]
+    wanted = {"data": "mnist", "protocol": "ours", "epoch": "last"}.items()
+    shown = [row for row in rows if wanted <= row.items() and row["rate"] in (0, 40) and row["method"] in HEADLINES]
+    shown.sort(key=lambda row: (row["eps"], NOISES.index(row["noise"]), HEADLINES.index(row["method"])))
+    lines = table_head(["MNIST, LeNet", "method", *(TITLES[row["column"]] for row in shown[:4])])
     for (eps, noise, rate, method), group in grouped(
         shown, lambda row: tuple(row[name] for name in ("eps", "noise", "rate", "method"))
     ):
-        if rate in (0, 40) and method in ("AT", "ORAT"):
-            place = f"eps {eps}, " + (f"{noise} {rate} %" if rate else "no noise")
-            lines.append(table_line([place, method, *map(figure, group)]))
+        place = f"eps {eps}, " + (f"{noise} {rate} %" if rate else "no noise")
+        lines.append(table_line([place, method, *map(figure, group)]))
     return lines
 
 
@@ -267,19 +203,6 @@ def origin(name: str, content: Row) -> list[str]:
         " and ".join(sorted({str(one.get(key))[:12] for one in origins})) for key in ("device", "commit")
     )
     return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
-
-
-def grouped(rows: Iterable[Item], key: Callable[[Item], Any]) -> list[tuple[Any, list[Item]]]:
-    """Items of one key together, in the order in which keys are met."""
-    found: dict[Any, list[Item]] = {}
-    for value, group in groupby(rows, key):
-        found.setdefault(value, []).extend(group)
-    return list(found.items())
-
-
-def table_line(cells: Iterable[Any]) -> str:
-    """A line of a table."""
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

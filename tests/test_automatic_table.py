@@ -10,6 +10,9 @@ import automatic
 import pytest
 from quick_runs import NOISE, QUICK
 
+import orat
+from orat.errors import InputError
+
 
 def test_every_run_is_a_row_with_what_it_reached_and_what_it_found(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -30,3 +33,12 @@ def test_every_run_is_a_row_with_what_it_reached_and_what_it_found(
     automatic.main()  # what is a row already is not trained again
     assert json.loads(out.read_text())["rows"] == rows
     assert capsys.readouterr().out.count('"arm"') == 3
+
+
+def test_the_arm_of_the_paper_has_its_k_and_m() -> None:
+    printed = automatic.as_printed("cifar10:8/255", "asymmetric", 0.4)
+    assert isinstance(printed, orat.ORAT)
+    # Table D.1 of the paper
+    assert (printed.k, printed.m, printed.solver) == (50000, 500, "minmax")
+    with pytest.raises(InputError, match="the paper has no k and m for None with symmetric 0.15; one is cifar10:8/255"):
+        automatic.as_printed(None, "symmetric", 0.15)

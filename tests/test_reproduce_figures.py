@@ -301,15 +301,18 @@ def test_stability_shows_both_means_with_their_deviations(runs: Path, tiny: str)
     whole = content("stability", runs, tiny)
     panels = picture(whole, runs).axes
     assert [panel.get_title().partition(": ")[2] for panel in panels] == ["Natural", "FGSM", "PGD-20", "CW"]
-    ours, theirs = panels[0].containers
+    ours, theirs = panels[2].containers
     row = next(
-        row for row in whole["rows"] if (row["method"], row["column"], row["epoch"]) == ("AT", "natural", "last")
+        row for row in whole["rows"] if (row["method"], row["column"], row["epoch"]) == ("AT", "pgd20", "last")
     )
-    assert ours.lines[0].get_ydata()[0] == pytest.approx(row["ours"])
+    error = 100 - row["ours"]
+    assert ours.lines[0].get_ydata()[0] == pytest.approx(error)
     ends = ours.lines[2][0].get_segments()[0][:, 1]
-    assert ends == pytest.approx([row["ours"] - row["sd"], row["ours"] + row["sd"]])
-    assert theirs.lines[0].get_ydata().tolist() == [99.0, 99.0]
-    assert theirs.lines[2][0].get_segments()[0][:, 1] == pytest.approx([99 - 0.87, 99 + 0.87])
+    assert ends == pytest.approx([error - row["sd"], error + row["sd"]])
+    assert theirs.lines[0].get_ydata().tolist() == [3.0, 3.0]
+    assert theirs.lines[2][0].get_segments()[0][:, 1] == pytest.approx([3 - 1.31, 3 + 1.31])
+    assert panels[2].yaxis_inverted()
+    assert panels[0].containers[0].lines[0].get_ydata()[0] == 0.01  # no error at all has no place on the scale
 
 
 def test_clothing_has_a_panel_an_attack_and_the_papers_three_lines(runs: Path, tiny: str) -> None:

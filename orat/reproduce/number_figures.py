@@ -10,15 +10,18 @@ from orat.curves import BLUE, GRAY, ORANGE
 from orat.errors import InputError
 from orat.reproduce.panels import (
     COLORS,
+    ERRORS_NOTE,
     PART,
     Content,
     Record,
     attack_title,
     epochs_note,
+    error_of,
     finish,
     grid,
     place_of,
     places,
+    small_above_large,
     tidy,
     title_of,
 )
@@ -39,7 +42,7 @@ def drawn_rows(content: Content) -> list[Record]:
 
 
 def stability(content: Content) -> Figure:
-    """Means with their standard deviations, by method: a row of panels a data set, a panel an attack."""
+    """Mean errors with their standard deviations, by method: a row of panels a data set, a panel an attack."""
     rows = drawn_rows(content)
     here = places(content["runs"])
     columns = list(dict.fromkeys(row["column"] for row in rows))
@@ -47,21 +50,23 @@ def stability(content: Content) -> Figure:
     for number, panel in enumerate(panels):
         place, column = here[number // len(columns)], columns[number % len(columns)]
         draw_means(panel, [row for row in rows if place_of(row) == place and row["column"] == column])
-        tidy(panel, f"{title_of(*place)}: {attack_title(column)}", "", "test accuracy in %")
-        panel.tick_params(axis="x", rotation=45)
+        tidy(panel, f"{title_of(*place)}: {attack_title(column)}", "", "test error in %")
+        small_above_large(panel)
     runs = sorted({row["seeds"] for row in rows if row["seeds"]})
     counts = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    notes = [f"mean and standard deviation; runs of ours: {counts}, of the paper: 10", epochs_note(content["runs"])]
-    return finish(figure, content["what"], notes, columns=2)
+    said = f"mean and standard deviation; runs of ours: {counts}, of the paper: 10"
+    return finish(figure, content["what"], [said, epochs_note(content["runs"]), ERRORS_NOTE], columns=2)
 
 
 def draw_means(panel: Axes, rows: Sequence[Record]) -> None:
     """Ours and theirs beside each other, a pair a method."""
-    panel.set_xticks(range(len(rows)), [row["method"] for row in rows])
+    names = [row["method"] for row in rows]
+    panel.set_xticks(range(len(rows)), names, rotation=45, horizontalalignment="right", rotation_mode="anchor")
     panel.set_xlim(-0.5, len(rows) - 0.5)
     for name, (shift, marker, color, label) in SIDES.items():
         deviation = {"ours": "sd", "theirs": "their_sd"}[name]
-        there = [(x + shift, row[name], row[deviation] or 0) for x, row in enumerate(rows) if row[name] is not None]
+        own = [(x, row) for x, row in enumerate(rows) if row[name] is not None]
+        there = [(x + shift, error_of(row[name]), row[deviation] or 0) for x, row in own]
         if there:
             xs, ys, errors = zip(*there, strict=True)
             panel.errorbar(xs, ys, errors, fmt=marker, color=color, markersize=5, capsize=3, linewidth=1.4, label=label)

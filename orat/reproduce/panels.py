@@ -24,6 +24,9 @@ DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "cloth
 COLORS = {"natural": BLUE, "fgsm": GREEN, "pgd20": ORANGE, "cw": RED, "autoattack": GRAY}
 STYLES = {"ORAT": "-", "AT": "--", AUTOMATIC: ":"}
 PART = {"ours": LAST, "authors": BEST}  # which epoch is drawn
+LEAST = 0.01  # the least error that is drawn: one image of 10,000, as 0 has no place on a logarithmic scale
+ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # in %, that have a tick
+ERRORS_NOTE = "100 less the accuracy, on a logarithmic scale: above is better"
 EPOCHS = {"ours": "ours: last epoch", "authors": "as the authors: best epoch of each column on the test set"}
 
 Content = Mapping[str, Any]  # of `joining.content`
@@ -102,6 +105,23 @@ def tidy(panel: Axes, title: str, across: str, up: str) -> None:
     panel.set_axisbelow(True)
     panel.tick_params(labelsize=9)
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def error_of(accuracy: float) -> float:
+    """What is wrong, in %, as far as it can be drawn on a logarithmic scale."""
+    return max(LEAST, 100 - accuracy)
+
+
+def small_above_large(panel: Axes) -> None:
+    """Errors on a logarithmic scale, where differences of both small and large ones can be seen."""
+    from matplotlib.ticker import NullLocator, StrMethodFormatter
+
+    panel.set_yscale("log")
+    low, high = panel.get_ylim()
+    panel.set_yticks([tick for tick in ERRORS if low <= tick <= high])
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.set_ylim(high, low)
 
 
 def finish(figure: Figure, title: str, notes: Iterable[str], columns: int = 5) -> Figure:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orat.curves import BLUE, GRAY, GREEN, ORANGE, RED
 from orat.reproduce.artifacts import AUTOMATIC
 from orat.reproduce.panels import (
+    ERRORS_NOTE,
     PART,
     Content,
     Line,
@@ -17,11 +18,13 @@ from orat.reproduce.panels import (
     attack_title,
     draw_line,
     epochs_note,
+    error_of,
     finish,
     gathered,
     grid,
     place_of,
     places,
+    small_above_large,
     tidy,
     title_of,
 )
@@ -36,8 +39,6 @@ METHODS = {
 }  # fmt: skip
 NO_NOISE, NOISES = "none", ("symmetric", "asymmetric")
 COLUMNS = ("natural", "pgd20")
-LEAST = 0.01  # the least error that is drawn: one image of 10,000, as 0 has no place on a logarithmic scale
-TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # of errors in %
 SIDES = {"ours": ("-", "o"), "theirs": (":", "")}
 
 
@@ -56,9 +57,9 @@ def against_rates(content: Content) -> Figure:
             continue
         draw_methods(panel, own)
         tidy(panel, f"{title_of(*place)}, {noise}", "rate of wrong labels in %", f"error in %: {attack_title(column)}")
-        scale(panel)
+        small_above_large(panel)
     figure.axes[0].plot([], [], SIDES["theirs"][0], color=GRAY, label="the paper's")
-    notes = [epochs_note(content["runs"]), "100 less the accuracy, on a logarithmic scale: above is better"]
+    notes = [epochs_note(content["runs"]), ERRORS_NOTE]
     return finish(figure, content["what"], notes, columns=8)
 
 
@@ -74,23 +75,9 @@ def draw_methods(panel: Axes, rows: Sequence[Record]) -> None:
     for method, color in METHODS.items():
         for side, (style, marker) in SIDES.items():
             own = [
-                (row["rate"], max(LEAST, 100 - row[side]))
-                for row in rows
-                if row["method"] == method and row[side] is not None
+                (row["rate"], error_of(row[side])) for row in rows if row["method"] == method and row[side] is not None
             ]
             label = method if side == "ours" else "_"  # which no legend shows
             if own:
                 draw_line(panel, Line(label, color, style, gathered(own)), marker)
     panel.set_xticks(sorted({row["rate"] for row in rows}))
-
-
-def scale(panel: Axes) -> None:
-    """Small errors above large ones, on a logarithmic scale, where differences of both can be seen."""
-    from matplotlib.ticker import NullLocator, StrMethodFormatter
-
-    panel.set_yscale("log")
-    low, high = panel.get_ylim()
-    panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
-    panel.yaxis.set_minor_locator(NullLocator())
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panel.set_ylim(high, low)
