@@ -302,9 +302,7 @@ def test_stability_shows_both_means_with_their_deviations(runs: Path, tiny: str)
     panels = picture(whole, runs).axes
     assert [panel.get_title().partition(": ")[2] for panel in panels] == ["Natural", "FGSM", "PGD-20", "CW"]
     ours, theirs = panels[2].containers
-    row = next(
-        row for row in whole["rows"] if (row["method"], row["column"], row["epoch"]) == ("AT", "pgd20", "last")
-    )
+    row = next(row for row in whole["rows"] if (row["method"], row["column"], row["epoch"]) == ("AT", "pgd20", "last"))
     error = 100 - row["ours"]
     assert ours.lines[0].get_ydata()[0] == pytest.approx(error)
     ends = ours.lines[2][0].get_segments()[0][:, 1]
