@@ -25,8 +25,10 @@ from orat.flags import Parser
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; what the user can mend is one line on standard error and exit code 2."""
+    goes_on = False
     try:
         arguments = parser().parse(sys.argv[1:] if argv is None else argv)
+        goes_on = arguments.goes_on
         return arguments.command(arguments)
     except InputError as error:
         return fail(str(error), 2)
@@ -35,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         return fail(disk_error(error), 2)
     except KeyboardInterrupt:
-        return fail("stopped; the same command goes on from there", 130)
+        return fail("stopped; the same command goes on from there" if goes_on else "stopped", 130)
 
 
 def fail(message: str, code: int) -> int:

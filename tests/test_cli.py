@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -164,6 +165,18 @@ def test_ctrl_c_says_how_to_go_on(tiny: str, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "the same command goes on" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(("name", "goes_on"), [("search", True), ("theory", False), ("bench", False)])
+def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
+    name: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module(f"orat.commands.{name}"), "run", stopped)
+    assert main([name]) == 130
+    assert capsys.readouterr().err == f"orat: stopped{'; the same command goes on from there' if goes_on else ''}\n"
 
 
 @pytest.mark.parametrize(

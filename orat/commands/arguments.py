@@ -11,10 +11,10 @@ from orat.flags import Parser
 from orat.numbers import whole
 
 
-def add_command(commands: Any, name: str, run: Callable[[Namespace], int], text: str) -> Parser:
-    """One command with what all commands share."""
+def add_command(commands: Any, name: str, run: Callable[[Namespace], int], text: str, goes_on: bool = False) -> Parser:
+    """One command with what all commands share, and whether it goes on where it was stopped."""
     one: Parser = commands.add_parser(name, help=text, description=text)
-    one.set_defaults(command=run, parser=one)
+    one.set_defaults(command=run, parser=one, goes_on=goes_on)
     return one
 
 

@@ -13,7 +13,7 @@ from orat.numbers import whole
 
 def add(commands: Any) -> None:
     """The flags: seed, length and folder of the demo."""
-    one = add_command(commands, "demo", run, "AT and ORAT side by side on bundled data with wrong labels")
+    one = add_command(commands, "demo", run, "AT and ORAT side by side on bundled data with wrong labels", goes_on=True)
     one.add_argument("--out", default="runs/demo", metavar="DIR", help="where the run folders go (default: runs/demo)")
     one.add_argument("--seed", default="0", help="seed of the wrong labels and of the training (default: 0)")
     one.add_argument("--epochs", help="fewer for a quick look; AT needs some twenty to learn the wrong labels")

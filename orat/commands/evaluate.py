@@ -24,7 +24,7 @@ ATTACKS = (
 def add(commands: Any) -> None:
     """The flags: whose model, on what, and under which attacks."""
     text = "accuracy of a finished run, or of anybody's model, under attack; the same command again goes on"
-    one = add_command(commands, "evaluate", run, text)
+    one = add_command(commands, "evaluate", run, text, goes_on=True)
     one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
     one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {ATTACKS}")
     one.add_argument("--eps", help="another radius than the run's, such as 8/255")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """The flags: what to reproduce, which part of it, and how."""
     text = "run the paper's tables and figures, and show ours beside theirs; the same command again goes on"
-    one = add_command(commands, "reproduce", run, text)
+    one = add_command(commands, "reproduce", run, text, goes_on=True)
     one.add_argument("name", nargs="?", metavar="NAME", help="a table or figure; see --list")
     one.add_argument("--list", action="store_true", help="show all of them: cells, what is done, time, data")
     one.add_argument("--report", action="store_true", help="run nothing: show what is there beside the paper")

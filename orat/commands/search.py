@@ -18,7 +18,7 @@ DOUBT = "labels of validation images may be wrong too: this ranks settings, and 
 def add(commands: Any) -> None:
     """The flags: what to try, how to choose, and a run."""
     text = "try values of k, m or any field, and rank them by accuracy on validation; the same command again goes on"
-    one = add_command(commands, "search", run, text)
+    one = add_command(commands, "search", run, text, goes_on=True)
     one.description = f"{text}. The test set takes no part; {DOUBT}."
     one.add_argument(
         "--over", action="append", default=[], metavar="FIELD=...",

@@ -13,7 +13,9 @@ from orat.flags import add_run_flags, run_from
 
 def add(commands: Any) -> None:
     """The flags: where things are, and a run."""
-    one = add_command(commands, "train", run, "train a network and test it; the same command again resumes")
+    one = add_command(
+        commands, "train", run, "train a network and test it; the same command again resumes", goes_on=True
+    )
     one.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/ and a name made from the run)")
     one.add_argument(
         "--engine", default="auto", help="how steps are executed: plain, replica, recorded, compiled (default: auto)"

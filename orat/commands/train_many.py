@@ -17,7 +17,7 @@ from orat.run import Run
 def add(commands: Any) -> None:
     """The flags: what varies, and a run."""
     text = "train several runs, at once on a GPU; the same command again goes on"
-    one = add_command(commands, "train-many", run, text)
+    one = add_command(commands, "train-many", run, text, goes_on=True)
     one.add_argument(
         "--vary", action="append", default=[], metavar="FIELD=A,B,...",
         help="a flag and its values, such as seed=0,1,2; each one more multiplies the runs",
