@@ -27,10 +27,15 @@ BATCH = 250  # samples at a time on a CPU
 
 
 def evaluate(
-    model: nn.Module, dataset: Dataset, attacks: Mapping[str, Attack], seed: int = 0, display: Display = SILENT
+    model: nn.Module,
+    dataset: Dataset,
+    attacks: Mapping[str, Attack],
+    seed: int = 0,
+    display: Display = SILENT,
+    searcher: nn.Module | None = None,
 ) -> dict[str, float]:
-    """The share of samples that stay right, naturally and under each attack."""
-    right = correct(model, dataset, attacks, seed, display)
+    """The share of samples that stay right, naturally and under each attack; `searcher` as in `correct`."""
+    right = correct(model, dataset, attacks, seed, display, searcher=searcher)
     return {name: right[name].double().mean().item() for name in ("natural", *attacks)}
 
 
@@ -43,14 +48,16 @@ def correct(
     precision: str = "float32",
     batch_size: int | None = None,
     journal: Journal | None = None,
+    searcher: nn.Module | None = None,
 ) -> dict[str, Tensor]:
     """Which samples stay right, naturally and under each attack; a sample wrong by itself stays wrong under attack.
 
     The parts of AutoAttack are there too, as autoattack:apgd-ce and so on, each run on what the former left standing.
+    `searcher` is a quicker form of the model that attacks go uphill on; the model itself has the last word.
     """
     natural = predict(model, data) == data.labels
     examination = Examination(
-        model, data, seed, precision, batch_size or default_batch(model, data), journal or Journal()
+        model, data, seed, precision, batch_size or default_batch(model, data), journal or Journal(), searcher
     )
     right = {"natural": natural}
     with display.bar() as bar:
@@ -111,6 +118,7 @@ class Examination:
     precision: str
     batch_size: int
     journal: Journal
+    searcher: nn.Module | None = None
     bar: Bar = field(default_factory=Bar)
     done: float = 0.0  # work, in forward passes
     total: float = 0.0
@@ -156,7 +164,7 @@ class Examination:
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
-        searcher = quick(self.model, attack, self.precision, device)
+        searcher = self.searcher or quick(self.model, attack, self.precision, device)
         if searcher is not None:
             with frozen(self.model):
                 sees = sees_margins(searcher, self.model, x, y)

@@ -288,10 +288,10 @@ class Job:
             "attacks_in": "bfloat16" if halves else "float32",
         }
 
-    def accuracy(self, label: str) -> dict[str, float]:
-        """Accuracy on the test part under the paper's attacks."""
+    def accuracy(self, label: str, searcher: torch.nn.Module | None = None) -> dict[str, float]:
+        """Accuracy on the test part under the paper's attacks, which may go uphill on a quicker form of the network."""
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
         attacks = suite(self.run.eps, self.run.norm)
-        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display)
+        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display, searcher)

@@ -21,6 +21,7 @@ from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.evaluation import correct
 from orat.models.mlp import MLP
+from orat.replica import Replica
 
 CPU = torch.device("cpu")
 EPS = 0.1
@@ -121,6 +122,28 @@ def test_attacks_that_need_every_digit_are_made_in_float32(attack: PGD | FAB) ->
     model = Threshold()
     correct(model, points(), {"attack": attack}, precision="half")
     assert list(model.asked) == [torch.float32]
+
+
+class Liar(Threshold):
+    """Right on the images themselves, and wrong about all that is a step away."""
+
+    def __init__(self, images: Tensor) -> None:
+        super().__init__()
+        self.known = images
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        moved = (x[:, None] - self.known).abs().sum(2).amin(1, keepdim=True) > 1e-6
+        return torch.where(moved, -logits, logits)
+
+
+@pytest.mark.parametrize("kind", ["replica", "blind", "liar"])
+def test_any_attack_may_search_on_another_network_and_the_model_has_the_last_word(kind: str) -> None:
+    model, data = Threshold(), points()
+    searcher = {"replica": Replica(model.last, torch.float32), "blind": Threshold(scale=0), "liar": Liar(data.images)}
+    right = correct(model, data, {"pgd": PGD(EPS, 20)}, searcher=searcher[kind])
+    assert torch.equal(right["pgd"], robust(data))
+    assert bool(model.gradients) == (kind != "replica")  # else there was nothing to do again
 
 
 def test_float32_asks_nothing_in_a_half() -> None:

@@ -24,7 +24,7 @@ from orat.reproduce import artifacts, every_epoch, settings
 from orat.reproduce.artifacts import Artifact
 from orat.reproduce.cells import Cell
 from orat.reproduce.figures import DRAWN, TOY, draw, pictures
-from orat.reproduce.toy_figures import Field, draw_sides
+from orat.reproduce.toy_figures import Field, Learned, draw_sides
 
 ROOT = Path(__file__).parents[1]
 ATTACKS = {"natural": 99.0, "fgsm": 98.0, "pgd20": 97.0, "cw": 96.0}
@@ -148,7 +148,7 @@ def test_the_toy_figure_has_a_panel_for_each_set_and_method_with_points_and_accu
     ]
     assert len(shares) == 2
     written = ", ".join(
-        f"{word} {' / '.join(f'{100 * share[name]:.1f}' for share in shares)} %"
+        f"{word} {' / '.join(f'{round(100 * share[name], 1):g}' for share in shares)} %"
         for name, word in (("natural", "natural"), ("pgd20", "PGD-20"))
     )
     assert written in panels[1].get_title()
@@ -165,7 +165,7 @@ def test_accuracy_of_each_class_in_a_toy_title_is_what_the_network_says(
     assert test is not None
     answers = load_model(toys / run["folder"])(test.images).argmax(1)
     blue, red = (100 * (answers[test.labels == label] == label).float().mean().item() for label in (0, 1))
-    assert f"blue {blue:.1f} %, red {red:.1f} %" in picture(whole, toys).axes[8].get_title()
+    assert f"blue {round(blue, 1):g} %, red {round(red, 1):g} %" in picture(whole, toys).axes[8].get_title()
 
 
 def test_toy_panels_without_a_run_are_left_out(toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,10 +176,13 @@ def test_toy_panels_without_a_run_are_left_out(toys: Path, monkeypatch: pytest.M
     assert len(picture(whole | {"runs": kept}, toys).axes) == 3
 
 
-def test_no_words_of_the_toy_figure_cover_others(toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", [1, 6, 10])
+def test_no_words_of_the_toy_figure_cover_others(seeds: int, toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = picture(toy_content(toys, monkeypatch), toys)
+    whole = toy_content(toys, monkeypatch)
+    more = [run | {"seed": 2 + number} for run in whole["runs"] if run["seed"] == 0 for number in range(seeds - 1)]
+    figure = picture(whole | {"runs": whole["runs"] + more}, toys)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -205,7 +208,7 @@ def test_the_boundary_lies_where_the_network_changes_sides_and_a_constant_one_ha
 
     field = Field.around(torch.tensor([[0.2, 0.3], [0.8, 0.7]]))
     panel = Figure().add_subplot()
-    draw_sides(panel, field, [Slope(0.6), Slope(7.0)], [0, 1])
+    draw_sides(panel, field, Learned([{"seed": 0}, {"seed": 1}], [Slope(0.6), Slope(7.0)], []))
     regions, *lines = panel.collections
     assert len(lines) == 1
     (path,) = (path for path in lines[0].get_paths() if len(path))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +17,7 @@ from orat.data import load
 from orat.data.dataset import Dataset
 from orat.finished import finished_run, load_model
 from orat.reproduce.outcomes import LAST
-from orat.reproduce.panels import Content, Record, finish
+from orat.reproduce.panels import LETTER, LINE, Content, Record, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 COLORS, LIGHT = (BLUE, RED), ("#cfe0f3", "#f6d3cf")  # of both classes, and of the sides that networks give them
 YELLOW = "#e0b000"
 MARGIN, STEP = 0.06, 0.002  # around the points, and between the places at which a network is asked
-WIDTH, WORDS = 4.3, 0.85  # of a panel in inches, and the height of its title and labels
+WIDTH, WORDS = 4.3, 0.6  # of a panel in inches, and the height of its name and labels
+LONGEST = int(WIDTH / LETTER)  # line above a panel
 SETS = {
     "toy-balanced": "balanced, two outliers", "toy-imbalanced": "imbalanced, one outlier",
     "toy-imbalanced-2": "imbalanced (appendix), one outlier",
 }  # fmt: skip
 SHOWN = {"natural": "natural", "pgd20": "PGD-20"}
-STYLES = ("-", "--", ":", "-.")
+STYLES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)))
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,21 @@ class Field:
         return (logits[:, 1] - logits[:, 0]).view(x.shape)
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What one method learned of one set: runs and networks of all seeds, and in words what they reach."""
+
+    runs: Sequence[Record]
+    models: Sequence[nn.Module]
+    words: Sequence[str]
+
+    @classmethod
+    def of(cls, runs: Sequence[Record], out: Path, test: Dataset | None) -> Learned:
+        """The networks from their folders."""
+        models = [load_model(out / run["folder"]) for run in runs]
+        return cls(runs, models, accuracies(runs, models, test))
+
+
 def toy(content: Content, out: Path) -> Figure:
     """A row of panels a set, a column a method; the regions of the first seed, the boundaries of all."""
     from matplotlib.figure import Figure
@@ -63,34 +81,38 @@ def toy(content: Content, out: Path) -> Figure:
     first = {run["data"]: finished_run(out / run["folder"]) for run in reversed(runs)}
     splits = {data: load(first[data].data) for data in sets}
     fields = {data: Field.around(splits[data].train.images) for data in sets}
-    heights = [WORDS + WIDTH * len(field.up) / len(field.across) for field in fields.values()]
+    members = {
+        place: [run for run in runs if (run["data"], run["method"]) == place] for place in product(sets, methods)
+    }
+    cells = {place: Learned.of(own, out, splits[place[0]].test) for place, own in members.items() if own}
+    words = WORDS + LINE * max(len(cell.words) for cell in cells.values())
+    heights = [words + WIDTH * len(field.up) / len(field.across) for field in fields.values()]
     figure = Figure(figsize=(max(6.4, WIDTH * len(methods)), 0.4 + sum(heights)), dpi=150, layout="constrained")
-    grid = figure.subplots(len(sets), len(methods), squeeze=False, height_ratios=heights)
-    for data, line in zip(sets, grid, strict=True):
-        for method, panel in zip(methods, line, strict=True):
-            members = [run for run in runs if (run["data"], run["method"]) == (data, method)]
-            if not members:
-                panel.remove()
-                continue
-            models = [load_model(out / run["folder"]) for run in members]
-            draw_sides(panel, fields[data], models, [run["seed"] for run in members])
-            draw_points(panel, splits[data].train, first[data].eps)
-            describe(panel, members, accuracies(members, models, splits[data].test))
+    panels = figure.subplots(len(sets), len(methods), squeeze=False, height_ratios=heights).flatten()
+    for (data, method), panel in zip(members, panels, strict=True):
+        if (data, method) not in cells:
+            panel.remove()
+            continue
+        draw_sides(panel, fields[data], cells[data, method])
+        draw_points(panel, splits[data].train, first[data].eps)
+        describe(panel, cells[data, method])
     return finish(figure, content["what"], [note(runs)], columns=4)
 
 
-def draw_sides(panel: Axes, field: Field, models: Sequence[nn.Module], seeds: Sequence[int]) -> None:
+def draw_sides(panel: Axes, field: Field, cell: Learned) -> None:
     """The sides of the first network as regions, and the boundaries of all as lines."""
-    for number, (model, seed) in enumerate(zip(models, seeds, strict=True)):
+    for number, (model, run) in enumerate(zip(cell.models, cell.runs, strict=True)):
         answers = field.answers(model)
         place = field.across.numpy(), field.up.numpy(), answers.numpy()
         if number == 0:
             ends = [min(answers.min().item(), 0) - 1, 0, max(answers.max().item(), 0) + 1]
             panel.contourf(*place, levels=ends, colors=LIGHT, zorder=0)
         style = STYLES[number % len(STYLES)]
-        panel.plot([], [], style, color="black", linewidth=1.4, label=f"decision boundary, seed {seed}")
+        panel.plot(
+            [], [], linestyle=style, color="black", linewidth=1.4, label=f"decision boundary, seed {run['seed']}"
+        )
         if answers.min() < 0 < answers.max():
-            panel.contour(*place, levels=[0], colors="black", linestyles=style, linewidths=1.4, zorder=1)
+            panel.contour(*place, levels=[0], colors="black", linestyles=[style], linewidths=1.4, zorder=1)
     panel.set_xlim(field.across[0].item(), field.across[-1].item())
     panel.set_ylim(field.up[0].item(), field.up[-1].item())
     panel.set_aspect("equal")
@@ -116,10 +138,11 @@ def draw_points(panel: Axes, train: Dataset, eps: float) -> None:
                        label=f"outlier, labeled {name}")  # fmt: skip
 
 
-def describe(panel: Axes, runs: Sequence[Record], reached: Sequence[str]) -> None:
+def describe(panel: Axes, cell: Learned) -> None:
     """What was trained on what, what it reaches, and the axes."""
-    name = f"{runs[0]['method']}: {SETS.get(runs[0]['data'], runs[0]['data'])}"
-    panel.set_title("\n".join([name, *reached]), fontsize=10)
+    run = cell.runs[0]
+    name = f"{run['method']}: {SETS.get(run['data'], run['data'])}"
+    panel.set_title("\n".join([name, *cell.words]), fontsize=10)
     panel.set_xlabel("first coordinate", fontsize=9)
     panel.set_ylabel("second coordinate", fontsize=9)
     panel.tick_params(labelsize=8)
@@ -127,20 +150,26 @@ def describe(panel: Axes, runs: Sequence[Record], reached: Sequence[str]) -> Non
 
 def accuracies(runs: Sequence[Record], models: Sequence[nn.Module], test: Dataset | None) -> list[str]:
     """What every seed reaches on the test set, and of each class: the few points of one hardly count in the whole."""
-    lines = [", ".join(f"{name} {listed(run['accuracy'][LAST][key] for run in runs)} %" for key, name in SHOWN.items())]
+    lines = fitting([f"{name} {listed(run['accuracy'][LAST][key] for run in runs)} %" for key, name in SHOWN.items()])
     if test is not None:
         with torch.no_grad():
             right = [model(test.images).argmax(1) == test.labels for model in models]
         parts = ((name, test.labels == label) for label, name in enumerate(test.classes))
-        lines.append(
-            ", ".join(f"{name} {listed(one[part].float().mean().item() for one in right)} %" for name, part in parts)
+        lines += fitting(
+            [f"{name} {listed(one[part].float().mean().item() for one in right)} %" for name, part in parts]
         )
     return lines
 
 
+def fitting(texts: Sequence[str]) -> list[str]:
+    """Texts in one line if that is no wider than a panel, else each by itself."""
+    whole = ", ".join(texts)
+    return [whole] if len(whole) <= LONGEST else [line for text in texts for line in wrap(text, LONGEST)]
+
+
 def listed(shares: Iterable[float]) -> str:
     """Shares in percent, in the order of the seeds."""
-    return " / ".join(f"{100 * share:.1f}" for share in shares)
+    return " / ".join(f"{100 * share:.1f}".removesuffix(".0") for share in shares)
 
 
 def note(runs: Sequence[Record]) -> str:
