@@ -17,14 +17,14 @@ WHO = ("ours", "theirs")
 
 def beside_others(rows: list[Row]) -> list[str]:
     """In how many numbers ORAT is ahead of which method, and by how much, ours and the paper's."""
-    lines = []
-    for (protocol, noise), group in grouped(rows, lambda row: (row["protocol"], row["noise"])):
+    lines, compared = [], [row for row in rows if row["difference"] is not None]
+    for (protocol, noise), group in grouped(compared, lambda row: (row["protocol"], row["noise"])):
         numbers = {(*(row[name] for name in (*PLACE, "column")), row["method"]): row for row in group}
-        for method in dict.fromkeys(row["method"] for row in group if row["theirs"] is not None):
-            both = [(numbers[*place, "ORAT"], row) for (*place, own), row in numbers.items()
-                    if own == method != "ORAT" and (*place, "ORAT") in numbers]  # fmt: skip
+        for method in dict.fromkeys(row["method"] for row in group):
+            both = [(numbers[*place, "ORAT"], row) for (*place, name), row in numbers.items()
+                    if name == method != "ORAT" and (*place, "ORAT") in numbers]  # fmt: skip
             if len(both) > 1:
-                told = [gain_words([ahead[who] - row[who] for ahead, row in both]) for who in WHO]
+                told = [gain_words([round(own[who] - row[who], 2) for own, row in both]) for who in WHO]
                 lines.append(table_line([method, noise, protocol, len(both), *told]))
     titles = ["ORAT less", "noise", "protocol", "numbers", "ours: ahead in, least, median, largest", "the paper's"]
     return ["", *table_head(titles), *lines] if lines else []

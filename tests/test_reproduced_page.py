@@ -79,6 +79,15 @@ def test_a_report_without_any_run_has_no_place_on_the_page(
     assert "Table 1" not in page([row("AT", None, 97.0)], tmp_path, monkeypatch, capsys)
 
 
+def test_numbers_that_the_paper_does_not_print_stand_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row("AT", 97.0, 97.1), *(row("ORAT", 97.0 + m / 1000, None, k=60000, m=m) for m in (1, 2000))]
+    text = page(rows, tmp_path, monkeypatch, capsys)
+    assert "| symmetric 20 % | ORAT | 60000 | 2000 | 1 | 99.00 |" in text
+    assert "ORAT less" not in text
+
+
 def test_orat_stands_beside_at_with_what_it_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
