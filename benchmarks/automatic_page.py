@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
-from pages import Row, table_head, table_line
+from pages import MADE_WITH, Row, measured_on, spread, table_head, table_line
 
 RESULTS = Path(__file__).parents[1] / "results"
 COLUMNS = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
@@ -135,9 +135,9 @@ def section(title: str, files: dict[str, str], of: Any, words: str) -> list[str]
 
 def origin(name: str, content: Row) -> list[str]:
     """Where the numbers of a table come from."""
-    rows = [row | {key: content[key] for key in ("device", "commit") if key in content} for row in content["rows"]]
-    devices, commits = (" and ".join(sorted({row[key][:12] for row in rows})) for key in ("device", "commit"))
-    return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
+    return measured_on(
+        name, [row | {key: content[key] for key in MADE_WITH if key in content} for row in content["rows"]]
+    )
 
 
 def accuracy_lines(rows: list[Row]) -> list[str]:
@@ -293,13 +293,6 @@ def foreign_lines(rows: list[Row]) -> list[str]:
             table_line([cell[0], f"{cell[1]:.0%}", f"{cell[2]:.0%}", ARMS[cell[3]], len(own), *figures, *cuts, area])
         )
     return lines
-
-
-def spread(values: list[float], digits: int = 2) -> str:
-    """A mean, and the standard deviation if there are several."""
-    if not values:
-        return ""
-    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
 if __name__ == "__main__":

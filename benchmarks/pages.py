@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from statistics import mean, stdev
 from typing import Any, TypeVar
 
 Row = dict[str, Any]
 Item = TypeVar("Item")
+MADE_WITH = ("device", "commit")
 
 
 def table_head(titles: Iterable[Any]) -> list[str]:
@@ -19,6 +21,20 @@ def table_head(titles: Iterable[Any]) -> list[str]:
 def table_line(cells: Iterable[Any]) -> str:
     """A line of a table."""
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """A mean, and the standard deviation if there are several."""
+    if not values:
+        return ""
+    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def measured_on(name: str, origins: Iterable[Row]) -> list[str]:
+    """Which hardware and commits the numbers of a file under results/ come from."""
+    known = list(origins)
+    devices, commits = (" and ".join(sorted({str(one.get(key))[:12] for one in known})) for key in MADE_WITH)
+    return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
 
 
 def grouped(rows: Iterable[Item], key: Callable[[Item], Any]) -> list[tuple[Any, list[Item]]]:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from statistics import mean
 
-from automatic_page import KINDS, origin, spread
-from pages import Row, table_head, table_line
+from automatic_page import KINDS, origin
+from pages import Row, spread, table_head, table_line
 
 from orat.reproduce.artifacts import ACCURACY, table
 from orat.tables import TITLES

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean
 
 import reproduced_cifar
-from pages import Row, grouped, table_head, table_line
+from pages import Row, grouped, measured_on, table_head, table_line
 from reproduced_gains import PLACE, beside_at, beside_others
 
 from orat.reproduce.artifacts import AUTOMATIC
@@ -44,7 +44,7 @@ def main() -> None:
                 "",
                 f"## {content['what'][0].upper()}{content['what'][1:]}",
                 *body(content, run),
-                *origin(file.stem, content),
+                *measured_on(file.stem, [run["origin"] for run in content["runs"]]),
             ]
     lines += reproduced_cifar.section(RESULTS)
     print("\n".join(lines))
@@ -207,15 +207,6 @@ def figure(row: Row) -> str:
     """Ours, its deviation if there are several seeds, and the difference to the paper's if it prints one."""
     spread = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
     return f"{row['ours']:.2f}{spread}" + ("" if row["difference"] is None else f" ({row['difference']:+.2f})")
-
-
-def origin(name: str, content: Row) -> list[str]:
-    """Where the numbers come from."""
-    origins = [run["origin"] for run in content["runs"]]
-    devices, commits = (
-        " and ".join(sorted({str(one.get(key))[:12] for one in origins})) for key in ("device", "commit")
-    )
-    return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
 
 
 if __name__ == "__main__":

@@ -120,14 +120,15 @@ class Mirrored(Plain):
 
     def __init__(self, learner: Learner, data: Dataset, quick: Callable[..., Any] = as_it_is) -> None:
         super().__init__(learner, data)
+        half = takes_halves(learner.run.precision, learner.loss_sum.device)
+        self.attack_type = torch.bfloat16 if half else torch.float32
         self.equip(quick)
 
     def equip(self, quick: Callable[..., Any]) -> None:
         """Makes the forms of the network for the usual step, which may be compiled, and for the rare others."""
         run, model, device = self.learner.run, self.learner.model, self.learner.loss_sum.device
-        half = takes_halves(run.precision, device)
-        dtype = torch.bfloat16 if half else torch.float32
-        wrap = Mixed if half and device.type == "cuda" else as_it_is
+        dtype = self.attack_type
+        wrap = Mixed if dtype == torch.bfloat16 and device.type == "cuda" else as_it_is
         seen_as, scouts = wrap(model), [wrap(scout) for scout in self.learner.state.scouts]
         quick_scouts = [quick(scout) for scout in scouts] if self.scouts_take_long() else scouts
         self.forms = {
@@ -148,6 +149,10 @@ class Mirrored(Plain):
         if learner.sight is not None:
             learner.sight.stale = True
         super().step(index)
+
+    def searcher(self) -> nn.Module:
+        """A replica for batches of any size."""
+        return Replica(self.learner.model, self.attack_type)
 
 
 class Recorded(Mirrored):

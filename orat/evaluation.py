@@ -164,7 +164,7 @@ class Examination:
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
-        searcher = self.searcher or quick(self.model, attack, self.precision, device)
+        searcher = quick(self.model, attack, self.precision, device) if self.searcher is None else self.searcher
         if searcher is not None:
             with frozen(self.model):
                 sees = sees_margins(searcher, self.model, x, y)

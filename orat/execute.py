@@ -14,7 +14,7 @@ from orat.attacks import suite
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device, until_done
-from orat.engine import engine_for, takes_halves
+from orat.engine import engine_for
 from orat.errors import InputError
 from orat.evaluation import evaluate, predict
 from orat.filtering import found_outliers, left_out_words, lost_classes
@@ -281,11 +281,10 @@ class Job:
 
     def made_with(self) -> dict[str, str]:
         """The versions and the hardware behind the result, and how steps were executed."""
-        halves = self.engine.name != "plain" and takes_halves(self.run.precision, self.device)
         return versions() | {
             "device": f"{self.device.type} {hardware(self.device)['device']}",
             "engine": self.engine.name,
-            "attacks_in": "bfloat16" if halves else "float32",
+            "attacks_in": str(self.engine.attack_type).removeprefix("torch."),
         }
 
     def accuracy(self, label: str, searcher: torch.nn.Module | None = None) -> dict[str, float]:

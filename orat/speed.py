@@ -13,7 +13,7 @@ from torch import Tensor
 
 from orat.data.batches import shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
-from orat.engine import engine_for, takes_halves
+from orat.engine import engine_for
 from orat.errors import InputError
 from orat.methods import ORAT
 from orat.models.networks import network
@@ -126,13 +126,13 @@ def compared(plan: Comparison, model: str, machine: Machine, display: Display) -
     makers: dict[str, Callable[[], Step]] = {
         "ours": lambda: ours.start(batches),
         "textbook": lambda: textbook_step(run, data, batches),
-        "product": lambda: product_step(ours.attack_type, side, plan.device, run.precision),
+        "product": lambda: product_step(ours.engine.attack_type, side, plan.device, run.precision),
     }
     rounds = display.track(range(plan.rounds), model, plan.rounds)
     times = in_turn(makers, rounds, plan.steps, WARM_UP[machine.kind], machine)
     return {
         "model": model, "device": plan.device.type, "engine": ours.engine.name, "precision": run.precision,
-        "attack_type": str(ours.attack_type).removeprefix("torch."), "batch_size": run.batch_size,
+        "attack_type": str(ours.engine.attack_type).removeprefix("torch."), "batch_size": run.batch_size,
         "attack_steps": run.attack_steps, "samples": len(data), "rounds": plan.rounds, "steps": plan.steps,
         **report(**times, flops=step_flops(run, data, batches[0]), side=side),
     }  # fmt: skip
@@ -168,12 +168,6 @@ class Ours:
         places = torch.arange(len(data), device=memory.device) % run.batch_size
         memory.copy_(memory[batches[0]][places])
         return step
-
-    @property
-    def attack_type(self) -> torch.dtype:
-        """The type that the attack computes in."""
-        halves = self.engine.name != "plain" and takes_halves(self.run.precision, self.data.labels.device)
-        return torch.bfloat16 if halves else torch.float32
 
 
 def textbook_step(run: Run, data: Dataset, batches: Sequence[Indices]) -> Step:

@@ -103,9 +103,13 @@ class Engine(Protocol):
     """How a step is executed."""
 
     name: str
+    attack_type: torch.dtype  # that attacks compute in
 
     def step(self, index: Indices) -> None:
         """Trains on these samples and adds their share of the epoch's mean loss to the learner's sum."""
+
+    def searcher(self) -> nn.Module | None:
+        """The network as it is now in a quicker form to search for attacks with, if there is one."""
 
 
 def train_epoch(learner: Learner, data: Dataset, engine: Engine | None = None) -> Iterator[int]:
@@ -128,6 +132,7 @@ class Plain:
     """Every operation as Python comes to it."""
 
     name = "plain"
+    attack_type = torch.float32
 
     def __init__(self, learner: Learner, data: Dataset) -> None:
         self.learner, self.data = learner, data
@@ -137,6 +142,10 @@ class Plain:
         learner = self.learner
         batch = batch_of(self.data, index, learner.augment, learner.generator)
         learner.loss_sum += train_step(learner, batch) * (len(index) / len(self.data))
+
+    def searcher(self) -> nn.Module | None:
+        """There is none: attacks are on the network itself."""
+        return None
 
 
 @contextmanager

@@ -263,6 +263,19 @@ def test_the_replica_is_looked_at_as_often_as_the_attack_and_brought_up_to_date_
 # Runs.
 
 
+def test_what_tests_may_search_with_is_the_network_as_it_has_learned_or_nothing() -> None:
+    data, learner = stripes(), learner_of(orat.AT())
+    assert Plain(learner, data).searcher() is None
+    engine = Mirrored(learner, data)
+    start = weights(learner.model)
+    follow(learner, data, engine, steps=3)
+    assert not torch.equal(weights(learner.model), start)
+    images = data.images.float() / 255
+    with torch.no_grad():
+        assert torch.allclose(engine.searcher()(images), learner.model.eval()(images), atol=1e-5)
+    assert engine.attack_type == torch.float32
+
+
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An .npz of the stripes, with a test part that takes no time."""

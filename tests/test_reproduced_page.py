@@ -144,6 +144,40 @@ def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
     assert "The 118 MNIST cells of Table 1" in readme
 
 
+def test_what_the_readme_says_of_table_1_is_what_the_results_give() -> None:
+    readme = (ROOT / "README.md").read_text()
+    rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
+    places = ("noise", "eps", "rate", "column")
+    last = {(*(row[name] for name in places), row["method"]): row for row in rows if row["epoch"] == "last"}
+
+    def ahead_of(method: str, noise: str, who: str) -> int:
+        own = [
+            (last[*place, "ORAT"][who], row[who])
+            for (*place, name), row in last.items()
+            if name == method and place[0] == noise
+        ]
+        assert len(own) == 32
+        return sum(ours > theirs + 1e-6 for ours, theirs in own)
+
+    assert f"ahead of AT in {ahead_of('AT', 'symmetric', 'ours')} of 32 numbers" in readme
+    ours, theirs = (
+        "{}, {} and {}".format(*(ahead_of(method, "asymmetric", who) for method in ("AT", "WMMR", "RAA")))
+        for who in ("ours", "theirs")
+    )
+    assert f"AT, WMMR and RAA in {ours} of 32 numbers each, in the paper in {theirs};" in readme
+    most = {
+        (method, epoch): -min(row["difference"] for row in rows if (row["method"], row["epoch"]) == (method, epoch))
+        for method in ("GAIRAT", "MAIL", "ST") for epoch in ("last", "chosen")
+    }  # fmt: skip
+    assert (
+        "by up to {:.0f}, {:.0f} and {:.0f} points".format(*(most[m, "last"] for m in ("GAIRAT", "MAIL", "ST")))
+        in readme
+    )
+    assert (
+        "chose by {:.1f}, {:.1f} and {:.0f}:".format(*(most[m, "chosen"] for m in ("GAIRAT", "MAIL", "ST"))) in readme
+    )
+
+
 def test_the_page_is_what_the_results_give(capsys: pytest.CaptureFixture[str]) -> None:
     reproduced_page.main()
     assert (ROOT / "docs" / "reproduced.md").read_text() == capsys.readouterr().out

@@ -246,7 +246,7 @@ def test_the_attack_s_type_is_that_of_the_engine(
     ours = Ours(run, data, kind, SILENT)
     with Types() as types:
         ours.start([torch.arange(5)])
-    assert ours.attack_type == types.seen[0]  # the attack comes first
+    assert ours.engine.attack_type == types.seen[0]  # the attack comes first
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from orat.engine import takes_halves
 from orat.execute import Job
 from orat.many import Sitting
-from orat.replica import Replica
 from orat.run_folder import replace_file
 
 FILE = "tested.jsonl"
@@ -26,14 +22,12 @@ class TakenOver(Job):
 
 
 class EveryEpoch(TakenOver):
-    """One that is tested after every epoch, by attacks on a replica of the network, as in training."""
+    """One that is tested after every epoch, by attacks on what its engine attacks in training."""
 
     def validate(self, epoch: int) -> dict[str, float]:
         """Validates as ever, then tests; the line is on disk before the checkpoint that counts on it."""
         accuracy = super().validate(epoch)
-        dtype = torch.bfloat16 if takes_halves(self.run.precision, self.device) else torch.float32
-        searcher = Replica(self.learner.model, dtype)
-        record = {"epoch": epoch, **self.accuracy(f"epoch {epoch}", searcher)}
+        record = {"epoch": epoch, **self.accuracy(f"epoch {epoch}", self.engine.searcher())}
         lines = [line for line in tested(self.folder.path) if line["epoch"] < epoch] + [record]
         replace_file(self.folder.path / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
         return accuracy
