@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from orat.cli import main
 from orat.models import build
 from orat.operations import forward_operations
 from orat.reproduce import showing
-from orat.reproduce.artifacts import Artifact, artifact, artifacts
+from orat.reproduce.artifacts import ACCURACY, AUTOMATIC, Artifact, artifact, artifacts
 from orat.reproduce.cells import Cell, choose
 from orat.reproduce.costs import FORWARD, SIZES, forward, operations, rate, seconds
-from orat.reproduce.joining import compared, joined, spread
+from orat.reproduce.joining import compared, content, joined, spread
 from orat.reproduce.outcomes import is_done, outcome
 from orat.reproduce.settings import Places, Trial, run_of, trial_of
 
@@ -124,24 +125,73 @@ def test_a_report_is_aligned_and_whole_on_a_narrow_terminal(
     assert not (tmp_path / "no").exists()
 
 
-def test_autoattack_is_done_when_both_epochs_were_attacked(tmp_path: Path) -> None:
+def test_autoattack_is_done_when_both_epochs_were_attacked_and_tells_of_one_before(tmp_path: Path) -> None:
     table = artifact("autoattack")
     trial = trial_of(table, table.cells[0], "ours", 0, Places(tmp_path))
     finish(trial, {"natural": 0.9})
+    known: dict[str, dict[str, float]] = {}
     for weights, accuracy in (("last", 0.5), ("chosen", 0.6)):
         assert not is_done(trial, table.columns)
-        assert outcome(trial, table.columns) == {}
+        assert outcome(trial, table.columns) == known
         folder = trial.folder / f"autoattack-{weights}"
         folder.mkdir()
-        (folder / "report.json").write_text(json.dumps({"accuracy": {"autoattack": accuracy}}))
-    assert outcome(trial, table.columns) == {"last": {"autoattack": 0.5}, "chosen": {"autoattack": 0.6}}
+        (folder / "report.json").write_text(json.dumps({"accuracy": {"natural": 0.9, "autoattack": accuracy}}))
+        known[weights] = {"autoattack": accuracy}
+    assert outcome(trial, table.columns) == known
+    assert is_done(trial, table.columns)
+
+
+def told(trial: Trial, **accuracy: float) -> dict[str, Any]:
+    """What a report from elsewhere might say of a run."""
+    return {"folder": trial.folder.name, "accuracy": {"last": accuracy, "chosen": accuracy}, "origin": {"commit": "a"}}
+
+
+def test_a_run_that_a_report_has_counts_unless_its_folder_is_here(tmp_path: Path) -> None:
+    (nowhere,) = trials(tmp_path, (0,))
+    half = told(nowhere, natural=0.1)  # of a table with other columns
+    known = {nowhere.folder.name: (half, told(nowhere, natural=0.9, fgsm=0.8, pgd20=0.7))}
+    trial = trial_of(TABLE, ORAT, "ours", 0, Places(tmp_path, reported=known))
+    assert is_done(trial, TABLE.columns)
+    assert [row["ours"] for row in joined(TABLE, [trial])] == [90, 80, 90, 80]
+    (run,) = content(TABLE, [trial], [])["runs"]
+    assert run == told(nowhere, natural=0.9, fgsm=0.8)
+    finish(trial, {"natural": 0.5, "fgsm": 0.4})
+    assert [row["ours"] for row in joined(TABLE, [trial])] == [50, 40, 50, 40]
+    assert content(TABLE, [trial], [])["runs"][0]["origin"] == {"commit": None}
+
+
+def test_a_figure_of_curves_takes_only_runs_with_curves_and_tables_leave_them_out(tmp_path: Path) -> None:
+    (plain,) = trials(tmp_path, (0,))
+    curves = replace(TABLE, curves=True)
+    without = told(plain, natural=0.9, fgsm=0.8)
+    trial = trial_of(curves, ORAT, "ours", 0, Places(tmp_path, reported={plain.folder.name: (without,)}))
+    assert not is_done(trial, curves.columns)
+    drawn = without | {"curve": [{"epoch": 1, "loss": 2.0}]}
+    places = Places(tmp_path, reported={plain.folder.name: (drawn,)})
+    assert content(curves, [trial_of(curves, ORAT, "ours", 0, places)], [])["runs"] == [drawn]
+    assert content(TABLE, [trial_of(TABLE, ORAT, "ours", 0, places)], [])["runs"] == [without]
+
+
+@pytest.mark.parametrize("name", ["table1", "stability", "loss-curves"])
+def test_published_reports_are_the_same_when_they_are_read_and_reported_again(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(__file__).parents[1] / "results" / f"reproduce-{name}.json"
+    published = json.loads(file.read_text())
+    protocols = ",".join(dict.fromkeys(row["protocol"] for row in published["rows"]))
+    data = ",".join(dict.fromkeys(f"data={row['data']}" for row in published["rows"]))
+    flags = ["--known", str(file), "--protocol", protocols, "--only", data, "--out", str(tmp_path / "none")]
+    flags += ["--with-automatic"] if any(row["method"] == AUTOMATIC for row in published["rows"]) else []
+    assert main(["reproduce", name, "--report", *flags, "--json", "--no-figure"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["rows"], again["runs"]) == (published["rows"], published["runs"])
 
 
 def test_the_list_tells_cells_what_is_done_time_and_missing_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell = choose(artifact("table1").cells, {"data": ["mnist"], "method": ["ST"], "rate": ["0"]}, "table1")[0]
-    finish(trial_of(artifact("table1"), cell, "ours", 0, Places(tmp_path)), {"natural": 0.9})
+    finish(trial_of(artifact("table1"), cell, "ours", 0, Places(tmp_path)), dict.fromkeys(ACCURACY, 0.9))
     flags = ["--out", str(tmp_path), "--data-dir", str(tmp_path), "--device", "cpu"]
     assert main(["reproduce", "--list", *flags, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

@@ -112,6 +112,34 @@ def test_only_what_is_missing_of_what_is_chosen_is_run(
     assert lines[0][5:10] == ["-", "-", "ours", "last", "1"]
 
 
+def test_what_a_report_from_another_machine_has_is_not_run_again(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    assert reproduce("tiny", tiny, there, "--only", "method=AT", "--seeds", "1", "--quiet") == 0
+    known = ["--known", str(there / "tiny.json")]
+    assert reproduce("tiny", tiny, here, *known, "--seeds", "1", "--quiet", "--json") == 0
+    assert [folder.name.split("-")[4] for folder in here.glob("mnist-*")] == ["ORAT"]
+    capsys.readouterr()
+    assert reproduce("tiny", tiny, here, *known, "--report", "--json") == 0  # with the seed that is known
+    both = json.loads(capsys.readouterr().out)
+    assert [(run["method"], run["seed"]) for run in both["runs"]] == [("AT", 1), ("ORAT", 1)]
+    assert both["runs"][0] == json.loads((there / "tiny.json").read_text())["runs"][0]
+    assert all(row["ours"] is not None for row in both["rows"])
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[1]", '{"rows": []}', '{"runs": [1]}', '{"runs": [{"folder": "a"}]}'])
+def test_what_is_no_report_is_refused_in_one_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    assert main(["reproduce", "tiny", "--known", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == (
+        f"orat: --known {file} is no report: give a file that orat reproduce wrote, such as DIR/table1.json\n"
+    )
+
+
 def test_authors_are_tested_after_every_epoch_and_report_each_columns_best(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -258,6 +286,7 @@ def test_kill_9_and_the_same_command_again_equal_an_unbroken_run(
         (["tiny", "--data", "mnist"], "names no place"),
         (["tiny", "--data", "mnist=nowhere.npz"], "there is no nowhere.npz"),
         (["tiny", "--data-dir", "nowhere"], "no files of mnist"),
+        (["tiny", "--known", "nowhere.json"], "--known nowhere.json cannot be read: No such file"),
         (["tiny", "--engine", "steam"], "unknown engine"),
         (["tiny", "--at-once", "0"], "give 1 or more"),
         (["tiny", "--csv", "table.txt"], "a table is written as .csv"),

@@ -41,6 +41,10 @@ def add(commands: Any) -> None:
         help="where a data set lies as a folder, .npz or .tar, such as cifar10=images.tar or clothing1m=FOLDER",
     )  # fmt: skip
     one.add_argument("--weights", metavar="FILE", help="what pretrained starts from")
+    one.add_argument(
+        "--known", action="append", default=[], metavar="FILE",
+        help="a report of runs made elsewhere, as this command writes it (DIR/NAME.json): what it has is not run again",
+    )  # fmt: skip
     one.add_argument("--out", default="runs/reproduce", metavar="DIR", help="where runs go (default: runs/reproduce)")
     one.add_argument("--csv", metavar="FILE", help="write the report to this file, too")
     one.add_argument("--no-figure", action="store_true", help="do not draw what is there to DIR/NAME.pdf and .png")
@@ -138,7 +142,7 @@ def trials_of(artifact: Artifact, arguments: Namespace, places: Places) -> list[
         trial_of(artifact, cell, protocol, seed, places)
         for protocol in protocols_of(arguments)
         for cell in chosen
-        for seed in seeds_of(artifact, arguments, places.out)
+        for seed in seeds_of(artifact, arguments, places)
     ]
 
 
@@ -163,19 +167,21 @@ def given_seeds(arguments: Namespace) -> tuple[int, ...] | None:
     return seeds
 
 
-def seeds_of(artifact: Artifact, arguments: Namespace, out: Path) -> tuple[int, ...]:
-    """Those given, else those of the table; in a report also those of runs that are there."""
+def seeds_of(artifact: Artifact, arguments: Namespace, places: Places) -> tuple[int, ...]:
+    """Those given, else those of the table; in a report also those of runs that are there or known."""
     if (given := given_seeds(arguments)) is not None:
         return given
-    if not arguments.report or not out.is_dir():
+    if not arguments.report:
         return artifact.seeds
-    there = {int(found[1]) for folder in out.iterdir() if (found := re.search(r"-seed(\d+)-", folder.name))}
+    names = [*places.reported, *(folder.name for folder in places.out.glob("*-seed*-*"))]
+    there = {int(found[1]) for name in names if (found := re.search(r"-seed(\d+)-", name))}
     return tuple(sorted({*artifact.seeds, *there}))
 
 
 def places_of(arguments: Namespace) -> Places:
-    """Where runs go and where data lies."""
+    """Where runs go, where data lies, and which runs were made elsewhere."""
     from orat.reproduce.artifacts import artifacts
+    from orat.reproduce.reports import read_reports
     from orat.reproduce.settings import Places
 
     known = dict.fromkeys(cell.data for one in artifacts().values() for cell in one.cells)
@@ -187,7 +193,7 @@ def places_of(arguments: Namespace) -> Places:
         if not equals or not path:
             raise InputError(f"--data {text} names no place: write it as {name}=PATH")
         data[name] = path
-    return Places(Path(arguments.out), data, arguments.weights)
+    return Places(Path(arguments.out), data, arguments.weights, read_reports(map(Path, arguments.known)))
 
 
 def show_list(arguments: Namespace, places: Places) -> int:

@@ -24,7 +24,7 @@ from orat.reproduce.artifacts import TOYS
 from orat.reproduce.clothing import make_clothing
 from orat.reproduce.costs import operations
 from orat.reproduce.every_epoch import EveryEpochSitting, PatientSitting
-from orat.reproduce.outcomes import AUTOATTACK, broken, is_done, note_end, report_file, unattacked
+from orat.reproduce.outcomes import AUTOATTACK, LAST, broken, is_done, note_end, report_file, unattacked
 from orat.reproduce.settings import PRETRAINED, Places, Trial
 from orat.run_folder import RunFolder
 from orat.subjects import first_test_images
@@ -148,15 +148,17 @@ def sitting_of(trial: Trial, means: Means, at_once: int) -> Sitting:
 
 
 def attack(trials: Sequence[Trial], means: Means) -> None:
-    """Runs AutoAttack on the networks of trained trials; a stopped one goes on from its journal."""
-    for number, trial in enumerate(trials, start=1):
-        result, run = RunFolder(trial.folder).result(), trial.run
-        for weights in unattacked(trial, result) if result else ():
-            means.display.line(f"AutoAttack, {number} of {len(trials)}: {trial.cell.words()}, {weights} epoch")
-            model = load_model(trial.folder, weights, str(means.where))
-            test = first_test_images(run.data, means.data_dir, run.image_size, None)
-            plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
-            examine(model, test, plan, report_file(trial.folder, weights).parent, means.display)
+    """Runs AutoAttack on trained networks, those of all last epochs first; a stopped one goes on from its journal."""
+    trained = [(trial, result) for trial in trials if (result := RunFolder(trial.folder).result())]
+    waiting = [(trial, weights) for trial, result in trained for weights in unattacked(trial, result)]
+    waiting.sort(key=lambda one: one[1] != LAST)
+    for number, (trial, weights) in enumerate(waiting, start=1):
+        run = trial.run
+        means.display.line(f"AutoAttack, {number} of {len(waiting)}: {trial.cell.words()}, {weights} epoch")
+        model = load_model(trial.folder, weights, str(means.where))
+        test = first_test_images(run.data, means.data_dir, run.image_size, None)
+        plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
+        examine(model, test, plan, report_file(trial.folder, weights).parent, means.display)
 
 
 def time_words(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from orat.provenance import commit, versions
 from orat.reproduce.artifacts import Artifact, rows
 from orat.reproduce.cells import Cell
-from orat.reproduce.outcomes import curve, origin_of, outcome, parts_of
+from orat.reproduce.outcomes import curve, in_folder, origin_of, outcome, parts_of, reported, whole
 from orat.reproduce.settings import Trial, portable
 from orat.run_folder import RunFolder
 
@@ -87,6 +87,8 @@ def content(artifact: Artifact, trials: Sequence[Trial], joins: Sequence[Row]) -
 
 def described(artifact: Artifact, trial: Trial) -> Row:
     """One run: what it was, where it was trained, and what it reached."""
+    if not whole(in_folder(trial), artifact.columns):
+        return restated(artifact, trial)
     result = RunFolder(trial.folder).result() or {}
     same = ("fingerprint", "seconds", "outliers", "corrections", "left_out", "examples", "made_with")
     more = {"curve": curve(trial)} if artifact.curves else {}
@@ -95,3 +97,9 @@ def described(artifact: Artifact, trial: Trial) -> Row:
         "run": portable(trial.run), "accuracy": outcome(trial, artifact.columns),
         **{name: result.get(name) for name in same}, "origin": origin_of(trial), **more,
     }  # fmt: skip
+
+
+def restated(artifact: Artifact, trial: Trial) -> Row:
+    """One run as another report describes it, with what this table or figure is about."""
+    told = {**reported(trial, artifact.columns), "accuracy": outcome(trial, artifact.columns)}
+    return told if artifact.curves else {name: value for name, value in told.items() if name != "curve"}

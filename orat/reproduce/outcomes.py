@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,42 @@ def parts_of(trial: Trial) -> tuple[str, ...]:
 
 
 def outcome(trial: Trial, columns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The accuracies of each part, as shares; nothing of a trial that is not done."""
+    """The accuracies, as shares, of each part that has all columns: in the folder, else in a report from elsewhere."""
+    return whole(in_folder(trial), columns) or whole(reported(trial, columns).get("accuracy", {}), columns)
+
+
+def whole(parts: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The parts that have all columns, and no other columns."""
+    return {
+        part: {name: accuracy[name] for name in columns}
+        for part, accuracy in parts.items()
+        if set(columns) <= accuracy.keys()
+    }
+
+
+def in_folder(trial: Trial) -> dict[str, dict[str, float]]:
+    """What was measured of each part so far; nothing of a run that is not finished."""
     result = RunFolder(trial.folder).result()
-    if result is None or not is_done(trial, columns):
-        return {}
-    found = {}
-    for part in parts_of(trial):
-        accuracy = best(tested(trial.folder)) if part == BEST else shares(result[part])
-        if AUTOATTACK in columns:
-            accuracy |= json.loads(report_file(trial.folder, weights_of(result, part)).read_text())["accuracy"]
-        found[part] = {name: accuracy[name] for name in columns if name in accuracy}
-    return found
+    return {} if result is None else {part: measured(trial, result, part) for part in parts_of(trial)}
+
+
+def measured(trial: Trial, result: dict[str, Any], part: str) -> dict[str, float]:
+    """Accuracy under the paper's attacks, and under AutoAttack if it was run."""
+    if part == BEST:
+        return best(tested(trial.folder))
+    attacked = report_file(trial.folder, weights_of(result, part))
+    more = {AUTOATTACK: json.loads(attacked.read_text())["accuracy"][AUTOATTACK]} if attacked.is_file() else {}
+    return shares(result[part]) | more
+
+
+def reported(trial: Trial, columns: Sequence[str]) -> Mapping[str, Any]:
+    """What the first report that knows these columns of the trial says of it."""
+    return next((run for run in trial.reported if whole(run["accuracy"], columns)), {})
 
 
 def is_done(trial: Trial, columns: Sequence[str]) -> bool:
     """Whether nothing is left to do for these columns."""
-    result = RunFolder(trial.folder).result()
-    return result is not None and (AUTOATTACK not in columns or not unattacked(trial, result))
+    return outcome(trial, columns).keys() == set(parts_of(trial))
 
 
 def unattacked(trial: Trial, result: dict[str, Any]) -> list[str]:

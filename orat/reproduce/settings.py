@@ -47,13 +47,19 @@ NOISES = {"ours": {"web": "none"}, "authors": {"asymmetric": "asymmetric-authors
 SCRAMBLED_ROWS = (("cifar10", "symmetric"), ("cifar100", "symmetric"), ("cifar100", "asymmetric"))
 
 
+Report = Mapping[str, Any]  # one run, as a report describes it
+
+
 @dataclass(frozen=True)
 class Places:
-    """Where runs go, and where data sets lie that are not found by their name."""
+    """Where runs go, where data sets lie that are not found by their name, and which runs were made elsewhere."""
 
     out: Path
     data: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
+    reported: Mapping[str, tuple[Report, ...]] = field(
+        default_factory=dict
+    )  # folder -> runs of reports, as they say it
 
     def of(self, cell: Cell) -> str:
         """What a run calls the data set of a cell."""
@@ -77,6 +83,7 @@ class Trial:
     folder: Path
     every_epoch: bool
     before: Trial | None = None
+    reported: tuple[Report, ...] = field(default=(), compare=False)
 
 
 def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
@@ -119,15 +126,19 @@ def trial_of(artifact: Artifact, cell: Cell, protocol: str, seed: int, places: P
     artifact.check_protocol(protocol)
     every_epoch = artifact.every_epoch or protocol == "authors"
     run = run_of(cell, protocol, seed, places)
-    if cell.method != "AT w/o":
-        return Trial(cell, protocol, seed, run, places.out / folder_name(cell, run, protocol, every_epoch), every_epoch)
-    first = replace(cell, method=FILTER)
-    source = run_of(first, protocol, seed, places)
-    folder = places.out / folder_name(first, source, protocol, False)
-    before = Trial(first, protocol, seed, source, folder, False)
-    run = replace(run, without_outliers_of=str(folder))
+    before = None
+    if cell.method == "AT w/o":
+        before = trial_of_filter(replace(cell, method=FILTER), protocol, seed, places)
+        run = replace(run, without_outliers_of=str(before.folder))
     name = folder_name(cell, run, protocol, every_epoch)
-    return Trial(cell, protocol, seed, run, places.out / name, every_epoch, before)
+    told = tuple(one for one in places.reported.get(name, ()) if "curve" in one or not artifact.curves)
+    return Trial(cell, protocol, seed, run, places.out / name, every_epoch, before, told)
+
+
+def trial_of_filter(cell: Cell, protocol: str, seed: int, places: Places) -> Trial:
+    """The run whose outliers another is trained without."""
+    run = run_of(cell, protocol, seed, places)
+    return Trial(cell, protocol, seed, run, places.out / folder_name(cell, run, protocol, False), False)
 
 
 def folder_name(cell: Cell, run: Run, protocol: str, every_epoch: bool) -> str:
