@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from orat.attacks.pgd import gradient_at, moved
 from orat.attacks.quick import able
+from orat.compiled import OneSize, as_it_is, quickened
 from orat.data.batches import steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import InputError, unknown
@@ -63,16 +64,6 @@ class Mixed(nn.Module):
         with torch.autocast(x.device.type, torch.bfloat16):
             logits: Tensor = self.network(x)
         return logits.float()
-
-
-def as_it_is(function: Any) -> Any:
-    """Does not compile."""
-    return function
-
-
-def quickened(function: Any) -> Any:
-    """Compiled for the shapes at hand, with more than one way tried for each kernel."""
-    return torch.compile(function, dynamic=False, options={"max_autotune_pointwise": True})
 
 
 class ReplicaSight:
@@ -150,8 +141,8 @@ class Mirrored(Plain):
             learner.sight.stale = True
         super().step(index)
 
-    def searcher(self) -> nn.Module:
-        """A replica for batches of any size."""
+    def searcher(self, size: int) -> nn.Module:
+        """A replica, which takes batches of any size."""
         return Replica(self.learner.model, self.attack_type)
 
 
@@ -170,6 +161,7 @@ class Recorded(Mirrored):
         self.met: set[int] = set()
         self.phase: Hashable = None
         self.works = True
+        self.found: OneSize | None = None  # what was searched with last
 
     def step(self, index: Indices) -> None:
         """One step on these samples."""
@@ -189,6 +181,15 @@ class Recorded(Mirrored):
         else:
             self.met.add(size)
             self.execute(index)
+
+    def searcher(self, size: int) -> nn.Module:
+        """A replica that is compiled where the network is, once for all searches in batches of this size."""
+        if self.name != "compiled":
+            return super().searcher(size)
+        if self.found is None or self.found.size != size:
+            self.found = OneSize(Replica(self.learner.model, self.attack_type, pools=True), size)
+        self.found.replica.refresh()
+        return self.found
 
     def execute(self, index: Indices) -> None:
         """The step itself; what cannot be compiled is said once and done without."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from orat.types import Images, Indices, Labels, Logits
 
 BATCH = 250  # samples at a time on a CPU
 
+Searchers = Callable[[Attack], nn.Module | None]  # attack -> a quicker form of the model to search with, if any
+
 
 def evaluate(
     model: nn.Module,
@@ -32,10 +35,10 @@ def evaluate(
     attacks: Mapping[str, Attack],
     seed: int = 0,
     display: Display = SILENT,
-    searcher: nn.Module | None = None,
+    searchers: Searchers | None = None,
 ) -> dict[str, float]:
-    """The share of samples that stay right, naturally and under each attack; `searcher` as in `correct`."""
-    right = correct(model, dataset, attacks, seed, display, searcher=searcher)
+    """The share of samples that stay right, naturally and under each attack; `searchers` as in `correct`."""
+    right = correct(model, dataset, attacks, seed, display, searchers=searchers)
     return {name: right[name].double().mean().item() for name in ("natural", *attacks)}
 
 
@@ -48,16 +51,18 @@ def correct(
     precision: str = "float32",
     batch_size: int | None = None,
     journal: Journal | None = None,
-    searcher: nn.Module | None = None,
+    searchers: Searchers | None = None,
 ) -> dict[str, Tensor]:
     """Which samples stay right, naturally and under each attack; a sample wrong by itself stays wrong under attack.
 
     The parts of AutoAttack are there too, as autoattack:apgd-ce and so on, each run on what the former left standing.
-    `searcher` is a quicker form of the model that attacks go uphill on; the model itself has the last word.
+    `searchers` give quicker forms of the model to search with, by default its half-precision ones where there are such;
+    the model itself has the last word.
     """
     natural = predict(model, data) == data.labels
+    halves = partial(quick, model, precision=precision, device=device_of(model))
     examination = Examination(
-        model, data, seed, precision, batch_size or default_batch(model, data), journal or Journal(), searcher
+        model, data, seed, batch_size or default_batch(model, data), journal or Journal(), searchers or halves
     )
     right = {"natural": natural}
     with display.bar() as bar:
@@ -115,10 +120,9 @@ class Examination:
     model: nn.Module
     data: Dataset
     seed: int
-    precision: str
     batch_size: int
     journal: Journal
-    searcher: nn.Module | None = None
+    searchers: Searchers
     bar: Bar = field(default_factory=Bar)
     done: float = 0.0  # work, in forward passes
     total: float = 0.0
@@ -164,7 +168,7 @@ class Examination:
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
-        searcher = quick(self.model, attack, self.precision, device) if self.searcher is None else self.searcher
+        searcher = self.searchers(attack)
         if searcher is not None:
             with frozen(self.model):
                 sees = sees_margins(searcher, self.model, x, y)

@@ -23,7 +23,7 @@ from orat.breakdown import check_table, interval, per_class, sample_rows, worst_
 from orat.data.batches import as_input
 from orat.data.dataset import Dataset
 from orat.errors import InputError, unknown
-from orat.evaluation import correct, device_of, predict
+from orat.evaluation import Searchers, correct, device_of, predict
 from orat.journal import Journal, JournalFile
 from orat.masking import check_gradients, check_model, check_results
 from orat.progress import SILENT, Display
@@ -64,8 +64,12 @@ def examine(
     folder: Path | None = None,
     display: Display = SILENT,
     again: bool = False,
+    searchers: Searchers | None = None,
 ) -> dict[str, Any]:
-    """The report; a folder gets it and the samples, and what was found there before is sought again only if wanted."""
+    """The report; a folder gets it and the samples, and what was found there before is sought again only if wanted.
+
+    `searchers` as in `correct`.
+    """
     for attack in suite(plan.eps, plan.norm, plan.attacks).values():
         if isinstance(attack, AutoAttackReference):
             attack.check(data.shape, len(data.classes))
@@ -76,7 +80,7 @@ def examine(
             journal.warnings = check_gradients(model, data, plan.eps, plan.norm, plan.seed, display)
             journal.save()
         attacks = suite(plan.eps, plan.norm, plan.attacks)
-        right = correct(model, data, attacks, plan.seed, display, plan.precision, plan.batch_size, journal)
+        right = correct(model, data, attacks, plan.seed, display, plan.precision, plan.batch_size, journal, searchers)
         content = report(right, data, plan, [*warnings, *journal.warnings, *check_results(right)])
         content["seconds"] = round(time.perf_counter() - began, 1)
         content["device"] = str(device_of(model))

@@ -16,7 +16,7 @@ from orat.data.dataset import Dataset
 from orat.devices import choose_device, on_device, until_done
 from orat.engine import engine_for
 from orat.errors import InputError
-from orat.evaluation import evaluate, predict
+from orat.evaluation import Searchers, evaluate, predict
 from orat.filtering import found_outliers, left_out_words, lost_classes
 from orat.fine_tuning import load_first, origin_words
 from orat.numbers import radius
@@ -287,10 +287,10 @@ class Job:
             "attacks_in": str(self.engine.attack_type).removeprefix("torch."),
         }
 
-    def accuracy(self, label: str, searcher: torch.nn.Module | None = None) -> dict[str, float]:
+    def accuracy(self, label: str, searchers: Searchers | None = None) -> dict[str, float]:
         """Accuracy on the test part under the paper's attacks, which may go uphill on a quicker form of the network."""
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
         attacks = suite(self.run.eps, self.run.norm)
-        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display, searcher)
+        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display, searchers)

@@ -108,8 +108,8 @@ class Engine(Protocol):
     def step(self, index: Indices) -> None:
         """Trains on these samples and adds their share of the epoch's mean loss to the learner's sum."""
 
-    def searcher(self) -> nn.Module | None:
-        """The network as it is now in a quicker form to search for attacks with, if there is one."""
+    def searcher(self, size: int) -> nn.Module | None:
+        """The network as it is now in a quicker form to search for attacks with, in batches of this size, if any."""
 
 
 def train_epoch(learner: Learner, data: Dataset, engine: Engine | None = None) -> Iterator[int]:
@@ -143,7 +143,7 @@ class Plain:
         batch = batch_of(self.data, index, learner.augment, learner.generator)
         learner.loss_sum += train_step(learner, batch) * (len(index) / len(self.data))
 
-    def searcher(self) -> nn.Module | None:
+    def searcher(self, size: int) -> nn.Module | None:
         """There is none: attacks are on the network itself."""
         return None
 

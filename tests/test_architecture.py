@@ -14,7 +14,7 @@ PACKAGE = Path(orat.__file__).parent
 ORDER = (
     "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
     "ranking", "relabeling", "mislabeling", "outliers", "scouts", "watching", "options", "lazy", "methods", "run",
-    "flags", "mirrors", "replica",
+    "flags", "mirrors", "replica", "compiled",
     "training", "engine", "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves",
     "theory",
     "examination", "devices", "provenance", "timing", "finished", "filtering", "operations", "prepare", "held_out",

@@ -265,14 +265,14 @@ def test_the_replica_is_looked_at_as_often_as_the_attack_and_brought_up_to_date_
 
 def test_what_tests_may_search_with_is_the_network_as_it_has_learned_or_nothing() -> None:
     data, learner = stripes(), learner_of(orat.AT())
-    assert Plain(learner, data).searcher() is None
+    assert Plain(learner, data).searcher(9) is None
     engine = Mirrored(learner, data)
     start = weights(learner.model)
     follow(learner, data, engine, steps=3)
     assert not torch.equal(weights(learner.model), start)
     images = data.images.float() / 255
     with torch.no_grad():
-        assert torch.allclose(engine.searcher()(images), learner.model.eval()(images), atol=1e-5)
+        assert torch.allclose(engine.searcher(9)(images), learner.model.eval()(images), atol=1e-5)
     assert engine.attack_type == torch.float32
 
 
@@ -491,7 +491,8 @@ def test_gpu_replica_in_float32_and_mixed_precision_lead_where_plain_float32_doe
 COMPILED_GRADIENT = """
 import torch
 from functools import partial
-from orat.engine import ReplicaSight, as_it_is
+from orat.compiled import as_it_is
+from orat.engine import ReplicaSight
 from orat.models import build
 
 def backend(graph, _):  # traced as it would be compiled, but executed as it is

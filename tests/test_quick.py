@@ -141,7 +141,7 @@ class Liar(Threshold):
 def test_any_attack_may_search_on_another_network_and_the_model_has_the_last_word(kind: str) -> None:
     model, data = Threshold(), points()
     searcher = {"replica": Replica(model.last, torch.float32), "blind": Threshold(scale=0), "liar": Liar(data.images)}
-    right = correct(model, data, {"pgd": PGD(EPS, 20)}, searcher=searcher[kind])
+    right = correct(model, data, {"pgd": PGD(EPS, 20)}, searchers=lambda attack: searcher[kind])
     assert torch.equal(right["pgd"], robust(data))
     assert bool(model.gradients) == (kind != "replica")  # else there was nothing to do again
 

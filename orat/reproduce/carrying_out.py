@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from orat import data as datasets
+from orat.compiled import CompiledSearchers
+from orat.data.dataset import Dataset
 from orat.devices import choose_device
 from orat.engine import KINDS
 from orat.errors import InputError, unknown
+from orat.evaluation import default_batch
 from orat.examination import Plan, examine
 from orat.finished import load_model
 from orat.many import AT_ONCE, Named, Sitting, finished
@@ -52,6 +56,11 @@ class Means:
     def where(self) -> torch.device:
         """The device itself."""
         return choose_device(self.device)
+
+    def searchers(self, model: nn.Module, test: Dataset) -> CompiledSearchers | None:
+        """What AutoAttack searches with: compiled once for all networks of a kind on a GPU, if that is wanted."""
+        compiles = self.where.type == "cuda" and self.engine in ("auto", "compiled")
+        return CompiledSearchers(model, default_batch(model, test)) if compiles else None
 
     def origin(self) -> dict[str, Any]:
         """What is noted of where a trial was trained."""
@@ -158,7 +167,8 @@ def attack(trials: Sequence[Trial], means: Means) -> None:
         model = load_model(trial.folder, weights, str(means.where))
         test = first_test_images(run.data, means.data_dir, run.image_size, None)
         plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
-        examine(model, test, plan, report_file(trial.folder, weights).parent, means.display)
+        folder = report_file(trial.folder, weights).parent
+        examine(model, test, plan, folder, means.display, searchers=means.searchers(model, test))
 
 
 def time_words(seconds: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from orat.evaluation import Searchers, default_batch
 from orat.execute import Job
 from orat.many import Sitting
 from orat.run_folder import replace_file
@@ -27,10 +28,16 @@ class EveryEpoch(TakenOver):
     def validate(self, epoch: int) -> dict[str, float]:
         """Validates as ever, then tests; the line is on disk before the checkpoint that counts on it."""
         accuracy = super().validate(epoch)
-        record = {"epoch": epoch, **self.accuracy(f"epoch {epoch}", self.engine.searcher())}
+        record = {"epoch": epoch, **self.accuracy(f"epoch {epoch}", self.searchers())}
         lines = [line for line in tested(self.folder.path) if line["epoch"] < epoch] + [record]
         replace_file(self.folder.path / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
         return accuracy
+
+    def searchers(self) -> Searchers | None:
+        """What the engine attacks, for batches as tests have them."""
+        test = self.parts.test
+        searcher = None if test is None else self.engine.searcher(default_batch(self.learner.model, test))
+        return None if searcher is None else lambda attack: searcher
 
 
 class Patient(TakenOver):
