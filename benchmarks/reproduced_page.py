@@ -7,13 +7,14 @@ python benchmarks/reproduced_page.py > docs/reproduced.md
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from pathlib import Path
 from statistics import mean
 
 import reproduced_cifar
 from pages import Row, grouped, measured_on, table_head, table_line
+from reproduced_curves import curves
 from reproduced_gains import PLACE, beside_at, beside_others
 
 from orat.reproduce.artifacts import AUTOMATIC
@@ -65,24 +66,32 @@ def body(content: Row, run: list[Row]) -> list[str]:
     pictures = sorted((ROOT / "docs" / "figures").glob(f"reproduce-{name}*.png"))
     said += [f"![{content['what']}](figures/{picture.name})" for picture in pictures]
     if any("curve" in one for one in content["runs"]):
-        said += [text for text in (holes(content["rows"]), lowest(content["runs"])) if text]
-        return [line for text in said for line in ("", text)]  # the numbers of its cells stand in other tables
-    said += [text for text in (holes(content["rows"]), nearness(rows), orders(rows), successes(content)) if text]
-    if chosen := orders(row for row in run if row["epoch"] == "chosen"):
-        said.append(
-            f"That is of last epochs, beside the paper's best ones. At the epoch that validation chose: {chosen}"
-        )
+        said += by_protocol(content["rows"], holes)
+        texts = [line for text in said for line in ("", text)]
+        return [*texts, *curves(content["runs"])]  # the numbers of its cells stand in other tables
+    said += [*by_protocol(content["rows"], holes), *by_protocol(rows, nearness), *by_protocol(rows, orders)]
+    if chosen := orders([row for row in run if row["epoch"] == "chosen"]):
+        said.append(f"**ours** at the epoch that validation chose, not the last: {chosen}")
+    said += [text for text in (successes(content),) if text]
     texts = [line for text in said for line in ("", text)]
     gains = beside_others(rows)
     return [*texts, *by_method(run), *gains, *beside_at(rows, content["runs"]), *tables(rows)]
 
 
-def holes(rows: Iterable[Row]) -> str:
+def by_protocol(rows: Iterable[Row], say: Callable[[list[Row]], str]) -> list[str]:
+    """What there is to say of each protocol by itself."""
+    groups = grouped(rows, lambda row: row["protocol"])
+    return [f"**{protocol}**: {text}" for protocol, group in groups if (text := say(group))]
+
+
+def holes(rows: list[Row]) -> str:
     """How many of the cells were run, where some were not."""
-    cells = grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m", "protocol")))
-    done = sum(any(row["ours"] is not None for row in group) for _, group in cells)
-    data = " and ".join(dict.fromkeys(cell[0] for cell, _ in cells))
-    return f"Of the {len(cells)} cells on {data}, {done} were run so far." if done < len(cells) else ""
+    cells = grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
+    done = [cell for cell, group in cells if any(row["ours"] is not None for row in group)]
+    if not done or len(done) == len(cells):
+        return ""
+    data, methods = (" and ".join(dict.fromkeys(cell[place] for cell in done)) for place in (0, len(PLACE)))
+    return f"Of the {len(cells)} cells on {data}, {len(done)} were run so far: {methods}."
 
 
 def successes(content: Row) -> str:
@@ -97,34 +106,24 @@ def successes(content: Row) -> str:
     return f"Seeds in which at least {TOLD_APART:.0%} of the test points are right under PGD-20: {', '.join(said)}."
 
 
-def lowest(runs: Iterable[Row]) -> str:
-    """In which epoch the training loss is least, and where it ends."""
-    said = []
-    for run in runs:
-        least, last = min(run["curve"], key=lambda point: point["loss"]), run["curve"][-1]
-        where = f"{run['method']} on {run['data']}, eps {run['eps']}, {run['noise']} {run['rate']} %"
-        said.append(f"{where}: {least['loss']:.3f} in epoch {least['epoch']}, {last['loss']:.3f} in the last")
-    return "The training loss is least as follows. " + "; ".join(said) + "."
-
-
-def nearness(rows: Iterable[Row]) -> str:
-    """How near AT and ORAT come to the paper, by protocol."""
+def nearness(rows: list[Row]) -> str:
+    """How near AT and ORAT come to the paper."""
     parts = []
-    for protocol, group in grouped(rows, lambda row: row["protocol"]):
-        off = [row["difference"] for row in group if row["method"] in ("AT", "ORAT") and row["difference"] is not None]
+    for method in ("AT", "ORAT"):
+        off = [row["difference"] for row in rows if row["method"] == method and row["difference"] is not None]
         if off:
-            near = sum(abs(value) <= NEAR for value in off)
+            near = sum(round(abs(value), 2) <= NEAR for value in off)
             parts.append(
-                f"{protocol}: {near} of the {len(off)} numbers of AT and ORAT lie within {NEAR} points of the paper's, "
+                f"{near} of the {len(off)} numbers of {method} lie within {NEAR} points of the paper's, "
                 f"{mean(off):+.2f} in the mean, from {min(off):+.2f} to {max(off):+.2f}"
             )
     return "; ".join(parts) + "." if parts else ""
 
 
-def orders(rows: Iterable[Row]) -> str:
+def orders(rows: list[Row]) -> str:
     """Where another method is best than in the paper, and how many pairs of methods change their order."""
     firsts, apart = [], []
-    for _, group in grouped(rows, lambda row: (*(row[name] for name in PLACE), row["protocol"], row["column"])):
+    for _, group in grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "column"))):
         both = [row for row in group if row["theirs"] is not None]
         apart += [tuple(one[who] - other[who] for who in ("ours", "theirs")) for one, other in combinations(both, 2)]
         if len(both) > 2:

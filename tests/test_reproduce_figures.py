@@ -331,8 +331,13 @@ def test_errors_of_all_methods_are_drawn_against_the_rate_of_wrong_labels_beside
     whole = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())
     figure = pictures(whole, tmp_path)["table1-rates"]()
     titles = [panel.get_title() for panel in figure.axes]
-    kinds = [[f"MNIST, eps {eps}, {noise}" for noise in ("symmetric", "asymmetric")] for eps in ("0.1", "0.2")]
-    assert titles == 2 * kinds[0] + 2 * kinds[1]  # natural, then PGD-20
+    kinds = [
+        [f"MNIST, eps {eps}{protocol}{noise}" for noise in ("symmetric", "asymmetric")]
+        for protocol in (", ", ", as the authors,\n")
+        for eps in ("0.1", "0.2")
+    ]
+    assert titles == [title for kind in kinds for title in 2 * kind]  # natural, then PGD-20
+    assert all(len(panel.get_yticks()) >= 3 for panel in figure.axes)
     place = {
         "eps": "0.2",
         "noise": "asymmetric",
@@ -343,16 +348,19 @@ def test_errors_of_all_methods_are_drawn_against_the_rate_of_wrong_labels_beside
     }
     start = place | {"noise": "none"}
     rows = [row for row in whole["rows"] if any(kind.items() <= row.items() for kind in (start, place))]
-    lines = [line for line in figure.axes[-1].get_lines() if line.get_color() == BLUE]
+    panel = figure.axes[len(titles) - 1 - titles[::-1].index("MNIST, eps 0.2, asymmetric")]
+    lines = [line for line in panel.get_lines() if line.get_color() == BLUE]
     for line, side in zip(lines, ("ours", "theirs"), strict=True):
         assert line.get_xdata().tolist() == [0, 10, 20, 30, 40]
         assert line.get_ydata().tolist() == pytest.approx([100 - row[side] for row in rows])
     assert [line.get_linestyle() for line in lines] == ["-", ":"]
-    low, high = figure.axes[-1].get_ylim()
+    low, high = panel.get_ylim()
     assert low > high  # small errors above
     clean = whole | {"rows": [row for row in whole["rows"] if row["noise"] == "none"]}
     assert [panel.get_title() for panel in pictures(clean, tmp_path)["table1-rates"]().axes] == [
-        f"MNIST, eps {eps}, none" for eps in ("0.1", "0.1", "0.2", "0.2")
+        f"MNIST, eps {eps}, {protocol}none"
+        for protocol in ("", "as the authors,\n")
+        for eps in ("0.1", "0.1", "0.2", "0.2")
     ]
     methods = {text.get_text() for text in figure.legends[0].get_texts()}
     assert methods == {row["method"] for row in whole["rows"]} | {"the paper's"}

@@ -53,8 +53,8 @@ def test_numbers_stand_beside_the_papers_with_what_is_near_and_what_changes_orde
     ]  # fmt: skip
     text = page(rows, tmp_path, monkeypatch, capsys)
     assert (
-        "ours: 3 of the 4 numbers of AT and ORAT lie within 0.4 points of the paper's, -0.20 in the mean, from -0.70"
-        in text
+        "**ours**: 2 of the 2 numbers of AT lie within 0.4 points of the paper's, -0.05 in the mean, from -0.20 to "
+        "+0.10; 1 of the 2 numbers of ORAT lie within 0.4 points of the paper's, -0.35 in the mean, from -0.70" in text
     )
     assert (
         "Of 4 pairs of methods in one column, 2 are in the other order than in the paper, 1 of them by more than 0.4"
@@ -68,9 +68,23 @@ def test_numbers_stand_beside_the_papers_with_what_is_near_and_what_changes_orde
     text = page([*rows, row("ORAT", 97.5, 97.7, rate=40)], tmp_path, monkeypatch, capsys)
     assert "| ORAT | last | 2 | +0.00 | -0.45 |" in text
     assert "| ORAT | chosen | 1 | - | -85.70 |" in text
-    assert "Of the 5 cells on mnist, 4 were run so far." in text
+    assert "**ours**: Of the 5 cells on mnist, 4 were run so far: AT and MAIL and ORAT." in text
     assert "WMMR" not in text
     assert "Measured on NVIDIA H200 at 0123456789ab ([all numbers](../results/reproduce-table1.json))." in text
+
+
+def test_protocols_are_counted_each_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authors = {"protocol": "authors", "epoch": "best"}
+    rows = [row("AT", 97.1, 97.0), row("ORAT", 97.0, 97.7, m=1), row("MAIL", 96.0, 97.2)]
+    rows += [row("AT", 97.5, 97.0, **authors), row("ORAT", 97.6, 97.7, m=1, **authors)]
+    text = page([*rows, row("MAIL", None, 97.2, **authors)], tmp_path, monkeypatch, capsys)
+    assert "**authors**: Of the 3 cells on mnist, 2 were run so far: AT and ORAT." in text
+    assert "**ours**: Of the 3 cells" not in text
+    assert "**ours**: Of 3 pairs of methods in one column, 2 are in the other order" in text
+    assert "**authors**: Of 1 pairs of methods in one column, 0 are in the other order" in text
+    assert "**authors**: 0 of the 1 numbers of AT lie within 0.4 points" in text
 
 
 def test_a_report_without_any_run_has_no_place_on_the_page(
@@ -116,6 +130,22 @@ def test_curves_are_a_picture_and_the_epoch_of_the_least_loss(
     assert "| symmetric 20 % |" not in text
 
 
+def test_curves_of_accuracy_are_a_table_of_best_and_last_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "protocol": "authors"}
+    runs = [
+        place | {"method": method, "curve": [
+            {"epoch": epoch, "loss": 1.0, "natural": value} for epoch, value in enumerate(values, start=1)
+        ]}
+        for method, values in (("AT", (0.5, 0.9, 0.8)), ("ORAT", (0.4, 0.95, 0.93)))
+    ]  # fmt: skip
+    text = page([row("ORAT", 97.0, 97.7)], tmp_path, monkeypatch, capsys, runs)
+    assert "| mnist, eps 0.1, symmetric 20 % | authors | AT | 90.00 (2), 80.00 |" in text
+    assert "| mnist, eps 0.1, symmetric 20 % | authors | epochs with ORAT ahead | 2 of 3 |" in text
+    assert "training loss" not in text
+
+
 def test_cifar_rows_stand_beside_the_papers_and_holes_are_named(tmp_path: Path) -> None:
     start = {"noise": "symmetric", "rate": 0.2, "device": "NVIDIA H200", "commit": "0123456"}
     values = {"natural": 60.0, "fgsm": 40.0, "pgd20": 30.0, "cw": 20.0}
@@ -139,7 +169,7 @@ def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "\n".join(reproduced_page.headlines()) in readme
     rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
-    assert reproduced_page.holes(rows) == ""
+    assert reproduced_page.holes([row for row in rows if row["protocol"] == "ours"]) == ""
     assert len({tuple(row[name] for name in (*reproduced_page.PLACE, "method")) for row in rows}) == 118
     assert "The 118 MNIST cells of Table 1" in readme
 
@@ -176,6 +206,35 @@ def test_what_the_readme_says_of_table_1_is_what_the_results_give() -> None:
     assert (
         "chose by {:.1f}, {:.1f} and {:.0f}:".format(*(most[m, "chosen"] for m in ("GAIRAT", "MAIL", "ST"))) in readme
     )
+
+
+def test_what_the_readme_says_of_the_authors_protocol_is_what_the_results_give() -> None:
+    readme = (ROOT / "README.md").read_text()
+    rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
+    own = {
+        tuple(row[name] for name in ("noise", "eps", "rate", "column", "method")): row
+        for row in rows
+        if row["protocol"] == "authors" and row["ours"] is not None
+    }
+    off = {key: round(row["difference"], 2) for key, row in own.items()}
+    near = [value for key, value in off.items() if key[-1] == "ORAT" and key[:3] != ("symmetric", "0.2", 40)]
+    above = [value for key, value in off.items() if key[-1] == "AT" and value > 0]
+    assert f"{len(near)} of 72 numbers of ORAT lie within {max(map(abs, near)):.2f} points of the paper's" in readme
+    assert f"AT is better than printed in {len(above)} of 72, by up to {max(above):.2f} points" in readme
+    gains: dict[str, list[float]] = {}
+    for (noise, *place, method), row in own.items():
+        if method == "AT":
+            gains.setdefault(noise, []).append(round(own[noise, *place, "ORAT"]["ours"] - row["ours"], 2))
+    ahead = {noise: f"{sum(gain > 0 for gain in values)} of {len(values)}" for noise, values in gains.items()}
+    most = max(gains["none"] + gains["asymmetric"])
+    assert f"in {ahead['symmetric']} numbers with symmetric noise, but in {ahead['asymmetric']} with" in readme
+    assert f"noise and in {ahead['none']} without, by {most:.2f} points at most." in readme
+
+
+def test_what_the_readme_says_of_orat_as_published_on_cifar_is_what_the_results_give() -> None:
+    rows = json.loads((ROOT / "results" / "automatic-cifar10.json").read_text())["rows"]
+    own = [f"{row['natural']:.1f} / {row['pgd20']:.1f}" for row in rows if row["arm"] == "paper"]
+    assert "{}, {} and {} with the three kinds of noise (one seed)".format(*own) in (ROOT / "README.md").read_text()
 
 
 def test_the_page_is_what_the_results_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ STYLES = {"ORAT": "-", "AT": "--", AUTOMATIC: ":"}
 PART = {"ours": LAST, "authors": BEST}  # which epoch is drawn
 LEAST = 0.01  # the least error that is drawn: one image of 10,000, as 0 has no place on a logarithmic scale
 ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # in %, that have a tick
+FEW_TICKS = 3  # fewer say too little of a scale
 ERRORS_NOTE = "100 less the accuracy, on a logarithmic scale: above is better"
 EPOCHS = {"ours": "ours: last epoch", "authors": "as the authors: best epoch of each column on the test set"}
 
@@ -114,11 +115,14 @@ def error_of(accuracy: float) -> float:
 
 def small_above_large(panel: Axes) -> None:
     """Errors on a logarithmic scale, where differences of both small and large ones can be seen."""
-    from matplotlib.ticker import NullLocator, StrMethodFormatter
+    from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
     panel.set_yscale("log")
     low, high = panel.get_ylim()
-    panel.set_yticks([tick for tick in ERRORS if low <= tick <= high])
+    ticks = [tick for tick in ERRORS if low <= tick <= high]
+    if len(ticks) < FEW_TICKS:
+        ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
+    panel.set_yticks(ticks)
     panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.set_ylim(high, low)

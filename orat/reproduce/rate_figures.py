@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from orat.curves import BLUE, GRAY, GREEN, ORANGE, RED
@@ -39,6 +40,7 @@ METHODS = {
 }  # fmt: skip
 NO_NOISE, NOISES = "none", ("symmetric", "asymmetric")
 COLUMNS = ("natural", "pgd20")
+LONGEST = 32  # letters of a title that is no wider than its panel
 SIDES = {"ours": ("-", "o"), "theirs": (":", "")}
 
 
@@ -56,7 +58,8 @@ def against_rates(content: Content) -> Figure:
             panel.remove()
             continue
         draw_methods(panel, own)
-        tidy(panel, f"{title_of(*place)}, {noise}", "rate of wrong labels in %", f"error in %: {attack_title(column)}")
+        title = fill(f"{title_of(*place)}, {noise}", LONGEST)
+        tidy(panel, title, "rate of wrong labels in %", f"error in %: {attack_title(column)}")
         small_above_large(panel)
     figure.axes[0].plot([], [], SIDES["theirs"][0], color=GRAY, label="the paper's")
     notes = [epochs_note(content["runs"]), ERRORS_NOTE]
