@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from orat.attacks.attempts import GPU_VALUES
 from orat.attacks.autoattack import AutoAttack
 from orat.attacks.balls import BALLS
+from orat.attacks.carlini_wagner import CarliniWagner
 from orat.attacks.chance import Draws
+from orat.attacks.fab import FAB
 from orat.attacks.pgd import Attack, frozen
 from orat.attacks.quick import quick, sees_margins
 from orat.data.batches import as_input
@@ -21,10 +24,12 @@ from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.journal import BROKEN, OPEN, STANDS, Journal
 from orat.metering import Metered, work
+from orat.products import products
 from orat.progress import SILENT, Bar, Display
 from orat.types import Images, Indices, Labels, Logits
 
 BATCH = 250  # samples at a time on a CPU
+NEED_DIGITS = (FAB, CarliniWagner)  # they walk along the border itself
 
 Searchers = Callable[[Attack], nn.Module | None]  # attack -> a quicker form of the model to search with, if any
 
@@ -92,7 +97,7 @@ def predict(model: nn.Module, data: Dataset) -> Tensor:
 def logits_of(model: nn.Module, data: Dataset) -> Logits:
     """The model's answer to each sample as it is, in evaluation mode, on the model's device."""
     device = device_of(model)
-    with frozen(model), torch.no_grad():
+    with frozen(model), torch.no_grad(), products(exact=True):
         answer = torch.cat([fitting(model, as_input(images.to(device))) for images in data.images.split(BATCH)])
     if answer.shape != (len(data), len(data.classes)):
         raise InputError(f"the model gives {tuple(answer.shape[1:])} numbers a sample for {len(data.classes)} classes")
@@ -165,6 +170,11 @@ class Examination:
 
         A quick search goes first where it sees what the model sees; what only it calls broken is attacked once more.
         """
+        with products(exact=True) if isinstance(attack, NEED_DIGITS) else nullcontext():
+            return self.searched(attack, name, index)
+
+    def searched(self, attack: Attack, name: str, index: Indices) -> Tensor:
+        """The same, at the exactness that torch is set to."""
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
@@ -174,12 +184,12 @@ class Examination:
                 sees = sees_margins(searcher, self.model, x, y)
             if sees.any():
                 adv = attack(Metered(searcher, self.bar), x[sees], y[sees], self.streams(name, index[sees.cpu()]))
-                standing[sees] = self.verify(self.model, attack, adv, x[sees], y[sees])
-                unsure[sees] = standing[sees] & ~self.verify(searcher, attack, adv, x[sees], y[sees])
+                standing[sees] = self.verify(attack, adv, x[sees], y[sees])
+                unsure[sees] = standing[sees] & ~stands_at(searcher, adv, y[sees])
         if unsure.any():
             x, y = x[unsure], y[unsure]
             adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[unsure.cpu()]))
-            standing[unsure] = self.verify(self.model, attack, adv, x, y)
+            standing[unsure] = self.verify(attack, adv, x, y)
         return standing
 
     def streams(self, name: str, index: Indices) -> Draws:
@@ -187,11 +197,17 @@ class Examination:
         own = zlib.crc32(name.rpartition(":")[2].encode())
         return Draws.of(self.seed, index.to(device_of(self.model))).fork(own)
 
-    def verify(self, model: nn.Module, attack: Attack, adv: Images, x: Images, y: Labels) -> Tensor:
-        """Which samples stand at the points that an attack reached."""
+    def verify(self, attack: Attack, adv: Images, x: Images, y: Labels) -> Tensor:
+        """Which samples stand at the points that an attack reached, by the model itself in exact float32."""
         check_inside(attack, adv, x)
-        with frozen(model), torch.no_grad():
-            return model(adv).argmax(1) == y
+        with products(exact=True):
+            return stands_at(self.model, adv, y)
+
+
+def stands_at(model: nn.Module, adv: Images, y: Labels) -> Tensor:
+    """Which samples a model gives their label at these points."""
+    with frozen(model), torch.no_grad():
+        return model(adv).argmax(1) == y
 
 
 def check_inside(attack: Attack, adv: Images, x: Images) -> None:

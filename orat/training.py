@@ -15,6 +15,7 @@ from orat.data.batches import batch_of, divided, shuffled, steps_per_epoch
 from orat.data.dataset import Dataset
 from orat.errors import TrainingError
 from orat.models.dropout import Dropout, dropouts, seed_dropout
+from orat.products import products
 from orat.run import Run
 from orat.state import State
 from orat.types import Batch, Indices
@@ -150,15 +151,15 @@ class Plain:
 
 @contextmanager
 def arithmetic(precision: str) -> Iterator[None]:
-    """Matrix products and convolutions of float32 on a GPU: exactly so, or with ten bits of the fraction (TF32)."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark
-    cudnn.allow_tf32 = matmul.allow_tf32 = precision != "float32"
+    """Products of float32 on a GPU as this precision has them, by the quickest convolutions for sizes that repeat."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
     cudnn.benchmark = True
     try:
-        yield
+        with products(exact=precision == "float32"):
+            yield
     finally:
-        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
+        cudnn.benchmark = before
 
 
 def train_step(learner: Learner, batch: Batch) -> Tensor:

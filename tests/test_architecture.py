@@ -12,9 +12,9 @@ import orat
 PACKAGE = Path(orat.__file__).parent
 # Each may import those before it, and its own package.
 ORDER = (
-    "errors", "numbers", "progress", "types", "mixing", "data", "noise", "models", "losses", "state", "attacks",
-    "ranking", "relabeling", "mislabeling", "outliers", "scouts", "watching", "options", "lazy", "methods", "run",
-    "flags", "mirrors", "replica", "compiled",
+    "errors", "numbers", "progress", "types", "products", "mixing", "data", "noise", "models", "losses", "state",
+    "attacks", "ranking", "relabeling", "mislabeling", "outliers", "scouts", "watching", "options", "lazy", "methods",
+    "run", "flags", "mirrors", "replica", "compiled",
     "training", "engine", "run_folder", "metering", "journal", "evaluation", "masking", "breakdown", "curves",
     "theory",
     "examination", "devices", "provenance", "timing", "finished", "filtering", "operations", "prepare", "held_out",

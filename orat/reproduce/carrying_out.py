@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -168,7 +169,9 @@ def attack(trials: Sequence[Trial], means: Means) -> None:
         test = first_test_images(run.data, means.data_dir, run.image_size, None)
         plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
         folder = report_file(trial.folder, weights).parent
-        examine(model, test, plan, folder, means.display, searchers=means.searchers(model, test))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # FAB needs the digits that TF32 has not
+            examine(model, test, plan, folder, means.display, searchers=means.searchers(model, test))
 
 
 def time_words(seconds: float) -> str:
