@@ -204,6 +204,20 @@ def test_autoattack_is_run_on_the_trained_networks_once(
     assert len(asked) <= 2
 
 
+def test_autoattack_comes_to_all_last_epochs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    means, asked = Means(Places(tmp_path), device="cpu"), []
+    trials = [trial_of(KNOWN["tiny"], cell, "ours", 0, means.places) for cell in CELLS]
+    for trial in trials:
+        trial.folder.mkdir()
+        (trial.folder / "result.json").write_text(json.dumps({"last": {"epoch": 2}, "chosen": {"epoch": 1}}))
+    monkeypatch.setattr(carrying_out, "load_model", lambda *_: None)
+    monkeypatch.setattr(carrying_out, "first_test_images", lambda *_: None)
+    monkeypatch.setattr(carrying_out, "examine", lambda _, __, ___, folder, *____, **_____: asked.append(folder))
+    carrying_out.attack(trials, means)
+    wanted = [(trial.folder.name, f"autoattack-{part}") for part in ("last", "chosen") for trial in trials]
+    assert [(folder.parent.name, folder.name) for folder in asked] == wanted
+
+
 def test_a_cell_that_breaks_is_a_hole_with_its_reason_and_is_not_trained_again(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,16 +162,20 @@ def attack(trials: Sequence[Trial], means: Means) -> None:
     trained = [(trial, result) for trial in trials if (result := RunFolder(trial.folder).result())]
     waiting = [(trial, weights) for trial, result in trained for weights in unattacked(trial, result)]
     waiting.sort(key=lambda one: one[1] != LAST)
+    compiled_for = None
     for number, (trial, weights) in enumerate(waiting, start=1):
         run = trial.run
         means.display.line(f"AutoAttack, {number} of {len(waiting)}: {trial.cell.words()}, {weights} epoch")
         model = load_model(trial.folder, weights, str(means.where))
         test = first_test_images(run.data, means.data_dir, run.image_size, None)
         plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
-        folder = report_file(trial.folder, weights).parent
+        folder, searchers = report_file(trial.folder, weights).parent, means.searchers(model, test)
+        if searchers and compiled_for != run.model:  # torch keeps eight forms of a function: too few for two networks
+            torch.compiler.reset()
+            compiled_for = run.model
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # FAB needs the digits that TF32 has not
-            examine(model, test, plan, folder, means.display, searchers=means.searchers(model, test))
+            examine(model, test, plan, folder, means.display, searchers=searchers)
 
 
 def time_words(seconds: float) -> str:
