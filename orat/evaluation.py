@@ -170,11 +170,6 @@ class Examination:
 
         A quick search goes first where it sees what the model sees; what only it calls broken is attacked once more.
         """
-        with products(exact=True) if isinstance(attack, NEED_DIGITS) else nullcontext():
-            return self.searched(attack, name, index)
-
-    def searched(self, attack: Attack, name: str, index: Indices) -> Tensor:
-        """The same, at the exactness that torch is set to."""
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
@@ -187,8 +182,9 @@ class Examination:
                 standing[sees] = self.verify(attack, adv, x[sees], y[sees])
                 unsure[sees] = standing[sees] & ~stands_at(searcher, adv, y[sees])
         if unsure.any():
-            x, y = x[unsure], y[unsure]
-            adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[unsure.cpu()]))
+            x, y, exact = x[unsure], y[unsure], searcher is not None or isinstance(attack, NEED_DIGITS)
+            with products(exact=True) if exact else nullcontext():
+                adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[unsure.cpu()]))
             standing[unsure] = self.verify(attack, adv, x, y)
         return standing
 

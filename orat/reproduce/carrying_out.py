@@ -174,7 +174,7 @@ def attack(trials: Sequence[Trial], means: Means) -> None:
             torch.compiler.reset()
             compiled_for = run.model
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # FAB needs the digits that TF32 has not
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # a hint to give up digits
             examine(model, test, plan, folder, means.display, searchers=searchers)
 
 
