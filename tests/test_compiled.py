@@ -18,6 +18,7 @@ from orat.attacks.square import Square
 from orat.compiled import CompiledSearchers, OneSize
 from orat.data import load
 from orat.data.batches import as_input
+from orat.data.dataset import Dataset
 from orat.evaluation import correct
 from orat.losses import cross_entropy
 from orat.models import build
@@ -100,18 +101,39 @@ def test_networks_of_one_kind_share_what_is_compiled(monkeypatch: pytest.MonkeyP
     assert len(graphs) == 1
 
 
+def learned(model: nn.Module, data: Dataset, steps: int) -> nn.Module:
+    """The model after so many steps on batches of a hundred."""
+    device = next(model.parameters()).device
+    x, y = as_input(data.images).to(device), data.labels.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for step in range(steps):
+        index = torch.arange(100 * step, 100 * step + 100) % len(x)
+        optimizer.zero_grad()
+        cross_entropy(model(x[index]), y[index]).mean().backward()
+        optimizer.step()
+    return model
+
+
+@pytest.mark.usefixtures("sizes")
+def test_attacks_on_replicas_break_what_they_break_on_the_network(tiny: str) -> None:
+    splits = load(tiny)
+    assert splits.test is not None
+    model, eps = learned(build("mlp-16", (1, 12, 12), 3, seed=0), splits.train, 60), 0.15
+    targeted = APGD(eps, loss="dlr-targeted", steps=20)
+    attacks = {"apgd": targeted, "fab": FAB(eps, steps=20), "square": Square(eps, queries=200)}
+    plain = correct(model, splits.test, attacks, precision="float32")
+    found = correct(model, splits.test, attacks, searchers=CompiledSearchers(model, 100))
+    for name in attacks:
+        assert 0.1 < plain[name].double().mean() < 0.9
+        assert int((plain[name] != found[name]).sum()) <= 1
+
+
 @gpu_only
 @as_torch_warns
 def test_gpu_autoattack_on_compiled_replicas_breaks_what_it_breaks_on_the_network() -> None:
     splits = load("sample")
     assert splits.test is not None
-    x, y = as_input(splits.train.images).cuda(), splits.train.labels.cuda()
-    model = build("lenet", (1, 28, 28), 10, seed=0).cuda()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for index in torch.arange(len(x)).split(100):
-        optimizer.zero_grad()
-        cross_entropy(model(x[index]), y[index]).mean().backward()
-        optimizer.step()
+    model = learned(build("lenet", (1, 28, 28), 10, seed=0).cuda(), splits.train, 60)
     data, attacks = splits.test.first(300).to(torch.device("cuda")), {"autoattack": AutoAttack(0.04)}
     plain = correct(model, data, attacks, precision="float32")["autoattack"]
     found = correct(model, data, attacks, searchers=CompiledSearchers(model, 512))["autoattack"]
