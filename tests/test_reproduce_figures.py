@@ -275,6 +275,22 @@ def test_orat_that_is_given_no_ranks_is_a_line_at_one_height(runs: Path, tiny: s
     assert not len(values(panel)["CW"])
 
 
+def test_the_best_of_the_other_methods_is_a_line_at_one_height_in_each_column(runs: Path, tiny: str) -> None:
+    whole = content("effect-of-m", runs, tiny)
+    accuracy = {"AT": {"natural": 0.9, "cw": 0.3}, "RAA": {"natural": 0.8, "cw": 0.5}}
+    ranked = [run | {"accuracy": {"last": {"natural": 0.7, "cw": 0.4}}} for run in whole["runs"]]
+    others = [
+        ranked[0] | {"method": method, "k": None, "m": None, "accuracy": {"last": values}}
+        for method, values in accuracy.items()
+    ]
+    rows = [*whole["rows"], whole["rows"][0] | {"k": None, "m": None}]
+    figure = picture(whole | {"runs": ranked + others, "rows": rows}, runs)
+    lines = values(figure.axes[0])
+    assert lines["Natural, best other method"][:, 1] == pytest.approx([90, 90])
+    assert lines["CW, best other method"][:, 1] == pytest.approx([50, 50])
+    assert "best other method: of AT, RAA, in each column by itself" in figure.legends[0].get_title().get_text()
+
+
 def test_crowded_values_get_a_logarithmic_axis_that_holds_0(runs: Path, tiny: str) -> None:
     whole = content("effect-of-m", runs, tiny)
     rows = [row | {"m": m} for row, m in zip(whole["rows"], [0, 1, 10, 100, 10_000] * 9, strict=False)]

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from orat.curves import BLUE, GRAY, GREEN, ORANGE, RED
-from orat.reproduce.artifacts import AUTOMATIC, SIZES, ranks
+from orat.reproduce.artifacts import AUTOMATIC, OTHERS, SIZES, ranks
 from orat.reproduce.panels import (
     COLORS,
     PART,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 RATES = {10: BLUE, 20: GREEN, 30: ORANGE, 40: RED}
 START = 0.1  # of the epochs
+BEST_OTHER = "best other method"
 FAR = 10  # a middle value so many times below the largest puts the axis on a logarithmic scale
 
 
@@ -139,19 +140,26 @@ def effect(content: Content, name: str, words: str) -> Figure:
         scale(panel, [dropped(row, name) for row in content["rows"] if place_of(row) == place and is_ranked(row)])
         draw_choice(panel, runs[0], name)
         tidy(panel, title_of(*place), words, "test accuracy in %")
-    notes = [epochs_note(content["runs"]), seeds_note(content["runs"])]
+    others = [name for name in OTHERS if any(run["method"] == name for run in content["runs"])]
+    notes = [f"{BEST_OTHER}: of {', '.join(others)}, in each column by itself"] if others else []
+    notes += [epochs_note(content["runs"]), seeds_note(content["runs"])]
     return finish(figure, content["what"], notes)
 
 
 def draw_effect(panel: Axes, runs: Sequence[Record], name: str, column: str) -> None:
-    """One attack: accuracy against the rank, and at one height that of ORAT which is given none."""
+    """One attack: accuracy against the rank, and at one height that of ORAT which is given none, and of others."""
     color, title = COLORS.get(column, GRAY), attack_title(column)
     reached = [(run, 100 * run["accuracy"][PART[run["protocol"]]][column]) for run in runs]
     points = gathered((dropped(run, name), value) for run, value in reached if is_ranked(run))
     draw_line(panel, Line(title, color, "-", points), "o")
-    alone = [value for run, value in reached if not is_ranked(run)]
-    if alone:
-        panel.axhline(mean(alone), color=color, linestyle=STYLES[AUTOMATIC], label=f"{title}, {AUTOMATIC}")
+    means = {
+        method: mean(value for run, value in reached if run["method"] == method)
+        for method in dict.fromkeys(run["method"] for run in runs if not is_ranked(run))
+    }
+    automatic, other = means.pop(AUTOMATIC, None), max(means.values(), default=None)
+    for height, style, what in ((automatic, STYLES[AUTOMATIC], AUTOMATIC), (other, "--", BEST_OTHER)):
+        if height is not None:
+            panel.axhline(height, color=color, linestyle=style, linewidth=1.2, label=f"{title}, {what}")
 
 
 def is_ranked(record: Record) -> bool:
