@@ -140,53 +140,54 @@ class Examination:
             self.total += standing * sum(work(one, len(self.data.classes)) for one in stages(name, attack).values())
 
     def withstood(self, name: str, attack: Attack, before: Tensor) -> Tensor:
-        """Which of the samples that stood before the attack does not break."""
+        """Which of the samples that stood before the attack does not break.
+
+        A quick search goes first; what it leaves open, from all batches together, is attacked on the model itself.
+        """
         verdict = self.journal.open(name, before.cpu())
         effort = work(attack, len(self.data.classes))
-        waiting = (verdict == OPEN).nonzero().squeeze(1)
         standing = int(before.sum())
-        self.done += effort * (standing - len(waiting))
+        self.done += effort * (standing - int((verdict == OPEN).sum()))
         self.total -= effort * (self.standing - standing)  # broken by a former part of AutoAttack
-        for index in waiting.split(self.batch_size) if len(waiting) else ():
-            upper = (verdict != BROKEN).double().mean()
-            self.bar.set(f"{name}: at most {upper:.1%} right", self.done, self.total)
-            verdict[index] = self.stands(attack, name, index).long().cpu()
-            self.done += effort * len(index)
-            self.journal.save()
+        searcher = self.searchers(attack)
+        for network in (self.model,) if searcher is None else (searcher, self.model):
+            waiting = (verdict == OPEN).nonzero().squeeze(1)
+            for index in waiting.split(self.batch_size) if len(waiting) else ():
+                upper = (verdict != BROKEN).double().mean()
+                self.bar.set(f"{name}: at most {upper:.1%} right", self.done, self.total)
+                verdict[index] = self.verdicts(network, attack, name, index).cpu()
+                self.done += effort * int((verdict[index] != OPEN).sum())
+                self.journal.save()
         return (verdict == STANDS).to(before.device)
 
-    def stands(self, attack: Attack, name: str, index: Indices) -> Tensor:
-        """Which of these samples the attack does not break; in halves where the device has no room for all."""
+    def verdicts(self, network: nn.Module, attack: Attack, name: str, index: Indices) -> Tensor:
+        """What an attack that searches on this network does to these samples; in halves if there is no room for all."""
         try:
-            return self.attacked(attack, name, index)
+            return self.attacked(network, attack, name, index)
         except torch.OutOfMemoryError:
             if len(index) == 1:
                 raise InputError("the device has no room to attack a single sample: use --device cpu") from None
         torch.cuda.empty_cache()
-        return torch.cat([self.stands(attack, name, half) for half in index.tensor_split(2)])
+        return torch.cat([self.verdicts(network, attack, name, half) for half in index.tensor_split(2)])
 
-    def attacked(self, attack: Attack, name: str, index: Indices) -> Tensor:
-        """Which of these samples the attack does not break, by the word of the model in float32.
-
-        A quick search goes first where it sees what the model sees; what only it calls broken is attacked once more.
-        """
+    def attacked(self, network: nn.Module, attack: Attack, name: str, index: Indices) -> Tensor:
+        """Verdicts by the word of the model, which leave open what a searcher does not see, or alone calls broken."""
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
-        standing, unsure = torch.ones_like(y, dtype=torch.bool), torch.ones_like(y, dtype=torch.bool)
-        searcher = self.searchers(attack)
-        if searcher is not None:
-            with frozen(self.model):
-                sees = sees_margins(searcher, self.model, x, y)
-            if sees.any():
-                adv = attack(Metered(searcher, self.bar), x[sees], y[sees], self.streams(name, index[sees.cpu()]))
-                standing[sees] = self.verify(attack, adv, x[sees], y[sees])
-                unsure[sees] = standing[sees] & ~stands_at(searcher, adv, y[sees])
-        if unsure.any():
-            x, y, exact = x[unsure], y[unsure], searcher is not None or isinstance(attack, NEED_DIGITS)
-            with products(exact=True) if exact else nullcontext():
-                adv = attack(Metered(self.model, self.bar), x, y, self.streams(name, index[unsure.cpu()]))
-            standing[unsure] = self.verify(attack, adv, x, y)
-        return standing
+        if network is self.model:
+            with products(exact=True) if isinstance(attack, NEED_DIGITS) else nullcontext():
+                adv = attack(Metered(network, self.bar), x, y, self.streams(name, index))
+            return torch.where(self.verify(attack, adv, x, y), STANDS, BROKEN)
+        found = torch.full_like(y, OPEN)
+        with frozen(self.model):
+            sees = sees_margins(network, self.model, x, y)
+        if sees.any():
+            x, y = x[sees], y[sees]
+            adv = attack(Metered(network, self.bar), x, y, self.streams(name, index[sees.cpu()]))
+            stands = self.verify(attack, adv, x, y)
+            left = torch.where(stands_at(network, adv, y), STANDS, OPEN)
+            found[sees] = torch.where(stands, left, BROKEN)
+        return found
 
     def streams(self, name: str, index: Indices) -> Draws:
         """The random numbers of these samples; a part of AutoAttack draws what it would draw alone."""
