@@ -146,6 +146,25 @@ def test_any_attack_may_search_on_another_network_and_the_model_has_the_last_wor
     assert bool(model.gradients) == (kind != "replica")  # else there was nothing to do again
 
 
+class HalfBlind(Threshold):
+    """Sees nothing where the second coordinate is large."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (x[:, 1:] < 0.5)
+
+
+def test_what_a_quick_search_leaves_open_in_many_batches_is_attacked_in_few() -> None:
+    data, model, searcher = points(), Threshold(), HalfBlind()
+    data.images[::4, 1] = 0.9
+    natural = (data.images[:, 0] > 0.5).long() == data.labels
+    right = correct(model, data, {"pgd": PGD(EPS, 20)}, batch_size=8, searchers=lambda attack: searcher)
+    assert torch.equal(right["pgd"], robust(data))
+    seen, unseen = int((natural & (data.images[:, 1] < 0.5)).sum()), int((natural & (data.images[:, 1] > 0.5)).sum())
+    assert len(searcher.gradients[torch.float32]) == 20 * -(-int(natural.sum()) // 8)
+    assert sum(searcher.gradients[torch.float32]) == 20 * seen
+    assert model.gradients[torch.float32][::20] == [8] * (unseen // 8) + [unseen % 8]
+
+
 def test_float32_asks_nothing_in_a_half() -> None:
     model = Threshold()
     correct(model, points(), {"apgd": APGD(EPS), "square": Square(EPS, queries=5)}, precision="float32")
