@@ -133,7 +133,7 @@ def test_attacks_on_replicas_break_what_they_break_on_the_network(tiny: str) -> 
 def test_gpu_autoattack_on_compiled_replicas_breaks_what_it_breaks_on_the_network() -> None:
     splits = load("sample")
     assert splits.test is not None
-    model = learned(build("lenet", (1, 28, 28), 10, seed=0).cuda(), splits.train, 60)
+    model = learned(build("lenet", (1, 28, 28), 10, seed=0).to("cuda"), splits.train, 60)
     data, attacks = splits.test.first(300).to(torch.device("cuda")), {"autoattack": AutoAttack(0.04)}
     plain = correct(model, data, attacks, precision="float32")["autoattack"]
     found = correct(model, data, attacks, searchers=CompiledSearchers(model, 512))["autoattack"]
