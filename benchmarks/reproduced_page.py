@@ -1,6 +1,7 @@
 """The paper's numbers beside ours as a page of the docs, from all reports of `orat reproduce` that there are.
 
-orat reproduce table1 --report --json > results/reproduce-table1.json
+orat reproduce table1 --only data=mnist --protocol ours,authors --known results/reproduce-table1.json --report --json > new.json
+mv new.json results/reproduce-table1.json
 python benchmarks/reproduced_page.py > docs/reproduced.md
 """
 
