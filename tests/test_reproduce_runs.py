@@ -128,6 +128,17 @@ def test_what_a_report_from_another_machine_has_is_not_run_again(
     assert all(row["ours"] is not None for row in both["rows"])
 
 
+def test_a_report_is_not_replaced_by_what_is_read_from_it(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce("tiny", tiny, tmp_path, "--only", "method=AT", "--quiet") == 0
+    file = tmp_path / "tiny.json"
+    before = file.read_text()
+    assert reproduce("tiny", tiny, tmp_path, "--known", str(file), "--only", "method=ORAT", "--report") == 2
+    assert "is where the report goes: move it elsewhere" in capsys.readouterr().err
+    assert file.read_text() == before
+
+
 @pytest.mark.parametrize("text", ["no JSON", "[1]", '{"rows": []}', '{"runs": [1]}', '{"runs": [{"folder": "a"}]}'])
 def test_what_is_no_report_is_refused_in_one_line(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -62,6 +62,7 @@ def run(arguments: Namespace) -> int:
     from orat.reproduce.artifacts import artifact
 
     wanted = artifact(arguments.name)
+    check_known(arguments)
     trials = trials_of(wanted, arguments, places)
     table = read(arguments, "csv", Path)
     if table is not None:
@@ -70,6 +71,14 @@ def run(arguments: Namespace) -> int:
         check_table(table)
     errors = {} if arguments.report else carry_out(wanted, trials, arguments, places)
     return report(wanted, trials, arguments, errors, table)
+
+
+def check_known(arguments: Namespace) -> None:
+    """Refuses to read the file that the report is about to replace: what only it has would be lost."""
+    own = (Path(arguments.out) / f"{arguments.name}.json").resolve()
+    for file in arguments.known:
+        if Path(file).resolve() == own:
+            raise InputError(f"--known {file} is where the report goes: move it elsewhere, or give another --out")
 
 
 def carry_out(artifact: Artifact, trials: list[Trial], arguments: Namespace, places: Places) -> dict[str, str]:

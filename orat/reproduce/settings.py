@@ -57,9 +57,7 @@ class Places:
     out: Path
     data: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
-    reported: Mapping[str, tuple[Report, ...]] = field(
-        default_factory=dict
-    )  # folder -> runs of reports, as they say it
+    reported: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)  # by the names of their folders
 
     def of(self, cell: Cell) -> str:
         """What a run calls the data set of a cell."""
