@@ -16,6 +16,7 @@ from statistics import mean
 import reproduced_cifar
 from pages import Row, grouped, measured_on, table_head, table_line
 from reproduced_curves import curves
+from reproduced_effects import effects
 from reproduced_gains import PLACE, beside_at, beside_others
 
 from orat.reproduce.artifacts import AUTOMATIC
@@ -24,6 +25,7 @@ from orat.tables import TITLES
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 HEADLINES, NOISES = ("AT", "ORAT", AUTOMATIC), ("none", "symmetric", "asymmetric")  # as the README has them
+EFFECT = "effect-of-"  # names of what is drawn against k or m
 TOLD_APART = 0.99  # of toy points
 NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
 HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
@@ -70,6 +72,9 @@ def body(content: Row, run: list[Row]) -> list[str]:
         said += by_protocol(content["rows"], holes)
         texts = [line for text in said for line in ("", text)]
         return [*texts, *curves(content["runs"])]  # the numbers of its cells stand in other tables
+    if name.startswith(EFFECT):
+        texts = [line for text in [*said, *by_protocol(content["rows"], holes)] for line in ("", text)]
+        return [*texts, *effects(content["runs"], name.removeprefix(EFFECT))]
     said += [*by_protocol(content["rows"], holes), *by_protocol(rows, nearness), *by_protocol(rows, orders)]
     if chosen := orders([row for row in run if row["epoch"] == "chosen"]):
         said.append(f"**ours** at the epoch that validation chose, not the last: {chosen}")

@@ -67,7 +67,7 @@ def correct(
     natural = predict(model, data) == data.labels
     halves = partial(quick, model, precision=precision, device=device_of(model))
     examination = Examination(
-        model, data, seed, batch_size or default_batch(model, data), journal or Journal(), searchers or halves
+        model, data, seed, batch_size or default_batch(model, data), journal or Journal(), searchers or halves, display
     )
     right = {"natural": natural}
     with display.bar() as bar:
@@ -128,6 +128,7 @@ class Examination:
     batch_size: int
     journal: Journal
     searchers: Searchers
+    display: Display
     bar: Bar = field(default_factory=Bar)
     done: float = 0.0  # work, in forward passes
     total: float = 0.0
@@ -149,7 +150,7 @@ class Examination:
         standing = int(before.sum())
         self.done += effort * (standing - int((verdict == OPEN).sum()))
         self.total -= effort * (self.standing - standing)  # broken by a former part of AutoAttack
-        searcher = self.searchers(attack)
+        searcher = self.searcher(name, attack, (verdict == OPEN).nonzero().squeeze(1))
         for network in (self.model,) if searcher is None else (searcher, self.model):
             waiting = (verdict == OPEN).nonzero().squeeze(1)
             for index in waiting.split(self.batch_size) if len(waiting) else ():
@@ -159,6 +160,22 @@ class Examination:
                 self.done += effort * int((verdict[index] != OPEN).sum())
                 self.journal.save()
         return (verdict == STANDS).to(before.device)
+
+    def searcher(self, name: str, attack: Attack, waiting: Indices) -> nn.Module | None:
+        """What searches before the model itself, if there is such a thing and the model's own code runs so."""
+        searcher = self.searchers(attack)
+        if searcher is None or not len(waiting):
+            return None
+        try:
+            with frozen(self.model), torch.no_grad():
+                searcher(as_input(self.data.images[waiting[:1]].to(device_of(self.model))))
+        except torch.OutOfMemoryError:
+            return searcher  # which is a matter of how many samples there are at a time
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            self.display.line(f"{name}: the model does not run in a quicker form ({reason}), and is searched as it is")
+            return None
+        return searcher
 
     def verdicts(self, network: nn.Module, attack: Attack, name: str, index: Indices) -> Tensor:
         """What an attack that searches on this network does to these samples; in halves if there is no room for all."""

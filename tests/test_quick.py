@@ -21,6 +21,7 @@ from orat.data.dataset import Dataset
 from orat.errors import InputError
 from orat.evaluation import correct
 from orat.models.mlp import MLP
+from orat.progress import Display
 from orat.replica import Replica
 
 CPU = torch.device("cpu")
@@ -241,8 +242,11 @@ class Scattering(Threshold):
         return torch.zeros(len(x), 2).scatter(1, places, super().forward(x))
 
 
-def test_a_model_that_does_not_run_in_a_half_is_searched_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_does_not_run_in_a_half_is_searched_in_float32_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     data = points()
-    right = correct(Scattering(), data, {"apgd": APGD(EPS)}, precision="auto")
+    right = correct(Scattering(), data, {"apgd": APGD(EPS)}, display=Display(), precision="auto", batch_size=4)
     assert torch.equal(right["apgd"], robust(data))
+    assert capsys.readouterr().err.count("apgd: the model does not run in a quicker form (scatter()") == 1

@@ -190,6 +190,7 @@ def scale(panel: Axes, values: Sequence[int]) -> None:
         panel.set_xscale("symlog", linthresh=least, linscale=0.5)
         powers = [10**power for power in range(6) if least <= 10**power <= there[-1]]
         panel.set_xticks([0, *powers] if there[0] == 0 else powers)
+        panel.set_xlim(left=-least / 4 if there[0] == 0 else None, right=1.2 * there[-1])
         panel.xaxis.set_minor_locator(NullLocator())
     else:
         panel.xaxis.set_major_locator(MaxNLocator(5))
