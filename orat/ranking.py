@@ -185,8 +185,9 @@ class MinMaxLoss(RankedRangeLoss):
         lower, width = self.lower.item(), self.width.item()
         if least - DRIFT <= lower <= most + DRIFT:
             return None
+        moves = "hardly moves" if self.k == self.n else "rises, as k is less than n, however the losses are"
         return (
             f"the min-max scalars drift: lambda = {lower:.2f} and lambda-hat = {width:.2f}, while all losses lie in "
-            f"{least:.2f}..{most:.2f}; so the upper cut, their sum {lower + width:.2f}, hardly moves, and "
+            f"{least:.2f}..{most:.2f}; so the upper cut, their sum {lower + width:.2f}, {moves}, and "
             f"{int(self.cut().sum())} samples are cut, where m = {self.m} (solver rank cuts m)"
         )

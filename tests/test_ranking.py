@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -151,22 +152,45 @@ def test_m_comes_in_over_the_ramp_in_equal_steps() -> None:
     assert epochs == [(5.5, 0), (pytest.approx(4.5), 2), (3.5, 4), (2.5, 6), (2.5, 6)]
 
 
+def upper_cuts(solver: MinMaxLoss, losses: torch.Tensor, epochs: int, rate: float = 0.5) -> list[float]:
+    """The sum of both scalars after each epoch of one step, once they have started."""
+    optimizer = torch.optim.SGD(solver.param_groups(rate), lr=rate)
+    sums = []
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        loss = solver(losses, torch.arange(len(losses)))
+        if loss.requires_grad:
+            loss.backward()
+            optimizer.step()
+            sums.append((solver.lower + solver.width).item())
+        solver.end_epoch()
+    return sums
+
+
+def test_with_k_below_n_the_upper_cut_of_min_max_rises_by_a_fixed_amount_and_says_so() -> None:
+    """As on MNIST with k = 59,000, whose cut rose past the losses of wrong labels."""
+    solver = MinMaxLoss(100, k=95, m=20)
+    solver(torch.linspace(1, 3, 100), torch.arange(100))  # before much is learned
+    solver.end_epoch()
+    cuts = upper_cuts(solver, torch.cat([torch.linspace(0.1, 1, 60), torch.full((40,), 12.0)]), 100)
+    rises = [after - before for before, after in itertools.pairwise(cuts)]
+    assert rises[20:] == pytest.approx([0.5 * 5 / 100] * 79, abs=1e-5)
+    assert solver.warning() is not None
+    assert "rises, as k is less than n" in solver.warning()
+
+
 def test_memory_does_not_drift_where_min_max_does() -> None:
     """With a gap in the losses at the wanted rank the scalars drift apart, and 30 are cut for good where m is 20."""
     losses = torch.cat([torch.full((70,), 0.1), torch.full((30,), 5.0)])
     solver, memory = MinMaxLoss(100, k=100, m=20), RankedRangeLoss(100, k=100, m=20)
-    optimizer = torch.optim.SGD(solver.param_groups(0.5), lr=0.5)
+    cuts = upper_cuts(solver, losses, 200)
     for _ in range(200):
-        for fold in (solver, memory):
-            optimizer.zero_grad()
-            loss = fold(losses, torch.arange(100))
-            if loss.requires_grad:
-                loss.backward()
-                optimizer.step()
-            fold.end_epoch()
+        memory(losses, torch.arange(100))
+        memory.end_epoch()
+    assert cuts == pytest.approx([4.65] * 199, abs=1e-3)
     assert solver.warning() is not None
     assert "drift" in solver.warning()
-    assert "30 samples are cut, where m = 20" in solver.warning()
+    assert "hardly moves, and 30 samples are cut, where m = 20" in solver.warning()
     assert memory.warning() is None
     low, high = memory.cut_values(20)
     assert (low.item(), high.item()) == pytest.approx((0.1, 5.0))

@@ -231,6 +231,21 @@ def test_what_the_readme_says_of_the_authors_protocol_is_what_the_results_give()
     assert f"noise and in {ahead['none']} without, by {most:.2f} points at most." in readme
 
 
+def test_what_the_readme_says_of_m_is_what_the_results_give() -> None:
+    readme = (ROOT / "README.md").read_text()
+    runs = json.loads((ROOT / "results" / "reproduce-effect-of-m.json").read_text())["runs"]
+    own = [run for run in runs if run["m"] and 1000 <= run["m"] <= 12_000]
+    assert (len(own), {run["outliers"]["flipped"] for run in own}) == (9, {11_394})
+    cut, kept = ([value(run) for run in own] for value in (lambda run: run["outliers"]["cut"], pgd20))
+    assert f"{min(cut):,} to {max(cut):,} samples where 11,394 labels are wrong" in readme
+    assert f"keeps {min(kept):.2f} to {max(kept):.2f} % under PGD-20 (one seed)" in readme
+
+
+def pgd20(run: dict[str, Any]) -> float:
+    """Accuracy of the last epoch in %."""
+    return 100 * float(run["accuracy"]["last"]["pgd20"])
+
+
 def test_what_the_readme_says_of_orat_as_published_on_cifar_is_what_the_results_give() -> None:
     rows = json.loads((ROOT / "results" / "automatic-cifar10.json").read_text())["rows"]
     own = [f"{row['natural']:.1f} / {row['pgd20']:.1f}" for row in rows if row["arm"] == "paper"]
