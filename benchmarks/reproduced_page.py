@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import mean
 
 import reproduced_cifar
+import reproduced_layouts
+import reproduced_lost
 from pages import Row, grouped, measured_on, table_head, table_line
 from reproduced_curves import curves
 from reproduced_effects import effects
@@ -31,7 +33,7 @@ NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
 HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
 # The paper, reproduced
 
-Every number here, but for the last section, was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
+Every number here, but for sections that say otherwise, was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
 in %, and in brackets the difference to what is printed there. **ours**: right images, exact radii, the last epoch, whatever the test set says of others.
 **authors**: as their code does it, each column's best epoch on the test set, each by itself ([errata](errata.md), 20 to 26). Cells that
 were not run are left out. Green figures of the terminal, cells at the epoch that validation chose, seeds, hardware and commits are in the files under `results/`."""
@@ -50,7 +52,8 @@ def main() -> None:
                 *body(content, run),
                 *measured_on(file.stem, [run["origin"] for run in content["runs"]]),
             ]
-    lines += reproduced_cifar.section(RESULTS)
+    for part in (reproduced_lost, reproduced_cifar, reproduced_layouts):
+        lines += part.section(RESULTS)
     print("\n".join(lines))
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import reproduced_cifar
+import reproduced_effects
+import reproduced_layouts
+import reproduced_lost
 import reproduced_page
 
 ROOT = Path(__file__).parents[1]
@@ -163,6 +166,49 @@ def test_cifar_rows_stand_beside_the_papers_and_holes_are_named(tmp_path: Path) 
     )
     assert "JPEG copies" in text
     assert reproduced_cifar.section(tmp_path / "nowhere") == []
+
+
+def test_rows_on_scrambled_images_stand_beside_the_papers_and_right_images_below(tmp_path: Path) -> None:
+    rows = [row("ST", 60.0, 57.28, "natural", eps="8/255"), row("ST", 13.5, 15.88, "fgsm", eps="8/255")]
+    origin = {"device": "NVIDIA H200", "commit": "0123456789abcdef"}
+    report = {"rows": [*rows, row("AT", None, 56.96, "natural", eps="8/255")], "runs": [{"origin": origin}]}
+    (tmp_path / "scrambled-cifar10.json").write_text(json.dumps(report))
+    assert reproduced_layouts.section(tmp_path) == []
+    best = [("right", 0, 74.0), ("right", 1, 76.0), ("scrambled", 0, 60.2)]
+    layouts = [{"layout": name, "rate": 20, "seed": seed, "best": value} | origin for name, seed, value in best]
+    (tmp_path / "layouts.json").write_text(json.dumps({"rows": layouts}))
+    lines = reproduced_layouts.section(tmp_path)
+    assert "| 8/255 | symmetric 20 % | ST | 60.00 (+2.72) | 13.50 (-2.38) |" in lines
+    assert "| 20 % | right | 2 | 75.00 ± 1.41 | 58.89 and 57.28 |" in lines
+    assert "| 20 % | scrambled | 1 | 60.20 | 58.89 and 57.28 |" in lines
+    assert not any("AT" in line for line in lines)
+
+
+def test_runs_that_lost_a_class_are_counted(tmp_path: Path) -> None:
+    assert reproduced_lost.section(tmp_path) == []
+    reached = [("ours", 79.2, ["7", "9"]), ("burn-in-2", 98.5, []), ("ours", 98.4, []), ("ours", 89.0, ["3"])]
+    rows = [{"arm": arm, "natural": value, "lost": lost, "device": "GPU"} for arm, value, lost in reached]
+    setting = {"eps": "0.2", "noise": "symmetric", "rate": 40, "epochs": 6}
+    (tmp_path / "lost-class.json").write_text(json.dumps({"setting": setting, "rows": rows}))
+    lines = reproduced_lost.section(tmp_path)
+    assert "| ours | 3 | 2 | 79.20 to 89.00 | 98.40 to 98.40 |" in lines
+    assert "| ours, two epochs of burn-in | 1 | 0 | - | 98.50 to 98.50 |" in lines
+
+
+def test_effects_stand_with_what_was_left_out_and_the_best_of_others() -> None:
+    def run(method: str, natural: float, m: int | None, cut: int) -> dict[str, Any]:
+        place = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "method": method, "m": m}
+        return place | {
+            "accuracy": {"last": {"natural": natural}},
+            "outliers": {"cut": cut, "flipped_and_cut": cut // 2},
+        }
+
+    runs = [run("ORAT", 0.5, 1, 0), run("ORAT", 0.9, 10, 8), run("AT", 0.7, None, 0), run("ST", 0.8, None, 0)]
+    lines = reproduced_effects.effects(runs, "m")
+    assert lines[-4:] == [
+        "| 1 | 0 | 0 | 50.00 |", "| 10 | 8 | 4 | 90.00 |",
+        "| best other method | - | - | 80.00 (ST) |", "| ORAT ahead in | - | - | 1 of 2 |",
+    ]  # fmt: skip
 
 
 def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
