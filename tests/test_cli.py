@@ -103,7 +103,7 @@ def test_tables_say_radius_norm_and_number_of_images(
 def test_kill_9_in_the_middle_of_an_epoch_and_the_same_command_again_equal_an_unbroken_run(
     tiny: str, tmp_path: Path
 ) -> None:
-    quick = [*QUICK, "--epochs", "12", "--lr", "0.005", "--batch-size", "2", "--attack-steps", "10", "--device", "cpu"]
+    quick = [*QUICK, "--epochs", "12", "--lr", "0.005", "--batch-size", "2", "--attack-steps", "5", "--device", "cpu"]
     train = ["train", "--data", tiny, "--method", "orat", "--m", "0.2", "--noise", "symmetric", "--noise-rate", "0.2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     whole, broken = tmp_path / "whole", tmp_path / "broken"

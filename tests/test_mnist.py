@@ -30,7 +30,7 @@ def test_at_and_orat_learn_from_the_real_files_in_two_epochs(mnist_dir: Path, tm
     for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=0.15)}.items():
         run = orat.Run(
             data="mnist", method=method, model="demo_cnn", epochs=2, lr=0.05, milestones=(), batch_size=32,
-            noise="symmetric", noise_rate=0.2, attack_warmup=1.0, warmup=0.5,
+            noise="symmetric", noise_rate=0.2, attack_steps=5, attack_warmup=1.0, warmup=0.5,
         )  # fmt: skip
         results[name] = orat.train(run, tmp_path / name, tmp_path, "cpu", SILENT)
     for result in results.values():

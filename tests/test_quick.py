@@ -247,6 +247,6 @@ def test_a_model_that_does_not_run_in_a_half_is_searched_in_float32_and_that_is_
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     data = points()
-    right = correct(Scattering(), data, {"apgd": APGD(EPS)}, display=Display(), precision="auto", batch_size=4)
+    right = correct(Scattering(), data, {"apgd": APGD(EPS)}, display=Display(), precision="auto", batch_size=30)
     assert torch.equal(right["apgd"], robust(data))
     assert capsys.readouterr().err.count("apgd: the model does not run in a quicker form (scatter()") == 1
