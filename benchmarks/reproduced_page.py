@@ -29,6 +29,9 @@ RESULTS = ROOT / "results"
 HEADLINES, NOISES = ("AT", "ORAT", AUTOMATIC), ("none", "symmetric", "asymmetric")  # as the README has them
 EFFECT = "effect-of-"  # names of what is drawn against k or m
 TOLD_APART = 0.99  # of toy points
+CUTS = (
+    "What is left out is not m, and may come to nothing where k is a little below n ([errata](errata.md), 13 and 33)."
+)
 NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
 HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
 # The paper, reproduced
@@ -76,7 +79,8 @@ def body(content: Row, run: list[Row]) -> list[str]:
         texts = [line for text in said for line in ("", text)]
         return [*texts, *curves(content["runs"])]  # the numbers of its cells stand in other tables
     if name.startswith(EFFECT):
-        texts = [line for text in [*said, *by_protocol(content["rows"], holes)] for line in ("", text)]
+        said += [CUTS, *by_protocol(content["rows"], holes)]
+        texts = [line for text in said for line in ("", text)]
         return [*texts, *effects(content["runs"], name.removeprefix(EFFECT))]
     said += [*by_protocol(content["rows"], holes), *by_protocol(rows, nearness), *by_protocol(rows, orders)]
     if chosen := orders([row for row in run if row["epoch"] == "chosen"]):
