@@ -92,9 +92,11 @@ def is_known(cell: Row, rows: list[Row]) -> bool:
     return any(cell.items() <= row.items() for row in rows)
 
 
-def sitting_of(arguments: argparse.Namespace, folder: Path, run: Run, data_dir: Path | None) -> Sitting:
+def sitting_of(
+    arguments: argparse.Namespace, folder: Path, run: Run, data_dir: Path | None, kind: type[Sitting] = Sitting
+) -> Sitting:
     """A run, ready to go on."""
-    return Sitting(folder, run, data_dir, choose_device(arguments.device), SILENT, arguments.engine)
+    return kind(folder, run, data_dir, choose_device(arguments.device), SILENT, arguments.engine)
 
 
 def tell_truth(sitting: Sitting, wrong: Callable[[Job], Tensor | None]) -> None:

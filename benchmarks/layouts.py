@@ -16,13 +16,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from filling import Row, add_flags, fields_of, filled, is_known
+from filling import Row, add_flags, fields_of, filled, is_known, sitting_of
 
 from orat.data import SCRAMBLED
-from orat.devices import choose_device
 from orat.evaluation import Searchers, evaluate
 from orat.many import Sitting
-from orat.progress import SILENT
 from orat.reproduce.artifacts import table
 from orat.reproduce.cells import Cell, choose
 from orat.reproduce.every_epoch import EveryEpoch, EveryEpochSitting, tested
@@ -76,8 +74,7 @@ def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Ro
             run = run_of(cells(int(rate))[0], "authors", int(seed), Places(Path()))
             run = replace(run, data=LAYOUTS[layout] + arguments.cifar10, **fields_of(arguments))
             folder = arguments.runs / f"{layout}-{rate}-{seed}-{run.id}"
-            where = choose_device(arguments.device)
-            yield row, NaturallyTested(folder, run, None, where, SILENT, arguments.engine)
+            yield row, sitting_of(arguments, folder, run, None, NaturallyTested)
 
 
 def row_of(cell: Row, sitting: Sitting) -> dict[str, Any]:

@@ -82,9 +82,11 @@ def body(content: Row, run: list[Row]) -> list[str]:
         said += [CUTS, *by_protocol(content["rows"], holes)]
         texts = [line for text in said for line in ("", text)]
         return [*texts, *effects(content["runs"], name.removeprefix(EFFECT))]
-    said += [*by_protocol(content["rows"], holes), *by_protocol(rows, nearness), *by_protocol(rows, orders)]
-    if chosen := orders([row for row in run if row["epoch"] == "chosen"]):
-        said.append(f"**ours** at the epoch that validation chose, not the last: {chosen}")
+    chosen = [row for row in content["rows"] if row["epoch"] == "chosen"]
+    reported = [row for row in content["rows"] if row["epoch"] != "chosen"]
+    said += [*by_protocol(content["rows"], holes), *by_protocol(rows, nearness), *by_protocol(reported, orders)]
+    if text := orders(chosen):
+        said.append(f"**ours** at the epoch that validation chose, not the last: {text}")
     said += [text for text in (successes(content),) if text]
     texts = [line for text in said for line in ("", text)]
     gains = beside_others(rows)
@@ -134,12 +136,16 @@ def nearness(rows: list[Row]) -> str:
 
 
 def orders(rows: list[Row]) -> str:
-    """Where another method is best than in the paper, and how many pairs of methods change their order."""
+    """Where another method is best than in the paper, and how many pairs of methods change their order.
+
+    Which one is best can be said only where all methods of the paper were run.
+    """
     firsts, apart = [], []
     for _, group in grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "column"))):
-        both = [row for row in group if row["theirs"] is not None]
+        theirs = [row for row in group if row["theirs"] is not None]
+        both = [row for row in theirs if row["ours"] is not None]
         apart += [tuple(one[who] - other[who] for who in ("ours", "theirs")) for one, other in combinations(both, 2)]
-        if len(both) > 2:
+        if len(both) == len(theirs) > 2:
             firsts.append((top(both, "ours"), top(both, "theirs")))
     changed = [min(abs(ours), abs(theirs)) for ours, theirs in apart if ours * theirs < 0]
     if not apart:

@@ -168,7 +168,7 @@ class Examination:
             return None
         try:
             with frozen(self.model), torch.no_grad():
-                searcher(as_input(self.data.images[waiting[:1]].to(device_of(self.model))))
+                searcher(as_input(self.data.images[waiting[: self.batch_size]].to(device_of(self.model))))
         except torch.OutOfMemoryError:
             return searcher  # which is a matter of how many samples there are at a time
         except RuntimeError as error:

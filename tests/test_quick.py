@@ -250,3 +250,19 @@ def test_a_model_that_does_not_run_in_a_half_is_searched_in_float32_and_that_is_
     right = correct(Scattering(), data, {"apgd": APGD(EPS)}, display=Display(), precision="auto", batch_size=30)
     assert torch.equal(right["apgd"], robust(data))
     assert capsys.readouterr().err.count("apgd: the model does not run in a quicker form (scatter()") == 1
+
+
+class NeverAlone(Threshold):
+    """A model that takes no batch of one, as those do that squeeze."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert len(x) > 1
+        return super().forward(x)
+
+
+def test_a_searcher_is_tried_on_a_batch_as_it_comes_not_on_one_sample() -> None:
+    data = points()
+    searcher = NeverAlone()
+    right = correct(NeverAlone(), data, {"pgd": PGD(EPS, 20)}, searchers=lambda attack: searcher)
+    assert torch.equal(right["pgd"], robust(data))
+    assert searcher.gradients
