@@ -4,7 +4,7 @@
         --arms ours,authors,burn-in-2 --out results/lost-class.json
 
 An arm is a protocol of `orat reproduce`, or `ours` with a longer burn-in. A class is lost that the network gives to
-fewer than half of its test images.
+fewer than half of its test images. The upper cut is lambda + lambda-hat after the last epoch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from orat.reproduce.artifacts import table
 from orat.reproduce.cells import Cell, choose
 from orat.reproduce.settings import SCALARS, Places, run_of
 from orat.run import Run
+from orat.run_folder import RunFolder
 
 BURN_IN = "burn-in-"
 
@@ -79,6 +80,7 @@ def run_for(arm: str, cell: Cell, seed: int) -> Run:
 def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> dict[str, Any]:
     """What came of a run: accuracy of each class on the test images, and what was cut."""
     result, test = sitting.job.result, load("mnist", arguments.data_dir).test
+    scalars = RunFolder(Path(sitting.folder)).history()[-1]["state"]
     assert test is not None
     right = predict(load_model(Path(sitting.folder), device=arguments.device), test) == test.labels
     classes = torch.stack([right[test.labels == label].double().mean() for label in range(len(test.classes))])
@@ -87,6 +89,7 @@ def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> dict[s
         "pgd20": round(100 * result["last"]["pgd20"], 2),
         "classes": [round(100 * share, 2) for share in classes.tolist()],
         "lost": [test.classes[label] for label in (classes < 0.5).nonzero().flatten().tolist()],
+        "upper_cut": round(scalars["lambda"] + scalars["lambda_hat"], 2),
         "outliers": result["outliers"],
         "run": result["run"],
         "seconds": result["seconds"],

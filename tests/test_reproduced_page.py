@@ -189,13 +189,16 @@ def test_rows_on_scrambled_images_stand_beside_the_papers_and_right_images_below
 
 def test_runs_that_lost_a_class_are_counted(tmp_path: Path) -> None:
     assert reproduced_lost.section(tmp_path) == []
-    reached = [("ours", 79.2, ["7", "9"]), ("burn-in-2", 98.5, []), ("ours", 98.4, []), ("ours", 89.0, ["3"])]
-    rows = [{"arm": arm, "natural": value, "lost": lost, "device": "GPU"} for arm, value, lost in reached]
+    reached = [("ours", 79.2, 2.4, ["7", "9"]), ("burn-in-2", 98.5, 2.8, []), ("ours", 98.4, 2.7, [])]
+    rows = [
+        {"arm": arm, "natural": value, "upper_cut": cut, "lost": lost, "device": "GPU"}
+        for arm, value, cut, lost in [*reached, ("ours", 89.0, 2.5, ["3"])]
+    ]
     setting = {"eps": "0.2", "noise": "symmetric", "rate": 40, "epochs": 6}
     (tmp_path / "lost-class.json").write_text(json.dumps({"setting": setting, "rows": rows}))
     lines = reproduced_lost.section(tmp_path)
-    assert "| ours | 3 | 2 | 79.20 to 89.00 | 98.40 to 98.40 |" in lines
-    assert "| ours, two epochs of burn-in | 1 | 0 | - | 98.50 to 98.50 |" in lines
+    assert "| ours | 3 | 2 | 2.40 to 2.50 | 79.20 to 89.00 | 2.70 to 2.70 | 98.40 to 98.40 |" in lines
+    assert "| ours, two epochs of burn-in | 1 | 0 | - | - | 2.80 to 2.80 | 98.50 to 98.50 |" in lines
 
 
 def test_effects_stand_with_what_was_left_out_and_the_best_of_others() -> None:
