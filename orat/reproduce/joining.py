@@ -10,7 +10,7 @@ from typing import Any
 from orat.provenance import commit, versions
 from orat.reproduce.artifacts import Artifact, rows
 from orat.reproduce.cells import Cell
-from orat.reproduce.outcomes import curve, in_folder, origin_of, outcome, parts_of, reported, whole
+from orat.reproduce.outcomes import curve, epochs, in_folder, origin_of, outcome, parts_of, reported, whole
 from orat.reproduce.settings import Trial, portable
 from orat.run_folder import RunFolder
 
@@ -95,7 +95,8 @@ def described(artifact: Artifact, trial: Trial) -> Row:
     return {
         **trial.cell.key(), "protocol": trial.protocol, "seed": trial.seed, "folder": trial.folder.name,
         "run": portable(trial.run), "accuracy": outcome(trial, artifact.columns),
-        **{name: result.get(name) for name in same}, "origin": origin_of(trial), **more,
+        "epochs": epochs(trial, result), **{name: result.get(name) for name in same},
+        "origin": origin_of(trial), **more,
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orat.reproduce.every_epoch import best, tested
+from orat.reproduce.every_epoch import best, best_records, tested
 from orat.reproduce.settings import Trial
 from orat.run_folder import RunFolder, replace_file
 from orat.tables import shares
@@ -50,6 +50,12 @@ def measured(trial: Trial, result: dict[str, Any], part: str) -> dict[str, float
     attacked = report_file(trial.folder, weights_of(result, part))
     more = {AUTOATTACK: json.loads(attacked.read_text())["accuracy"][AUTOATTACK]} if attacked.is_file() else {}
     return shares(result[part]) | more
+
+
+def epochs(trial: Trial, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Which epoch each part is; of the best, which one each column is from."""
+    by_column = {name: record["epoch"] for name, record in best_records(tested(trial.folder)).items()}
+    return {part: by_column if part == BEST else result[part]["epoch"] for part in parts_of(trial)}
 
 
 def reported(trial: Trial, columns: Sequence[str]) -> Mapping[str, Any]:
