@@ -20,7 +20,7 @@ ARMS = {
 PRINTED = {"at": "AT", "paper": "ORAT"}  # which the paper has numbers of
 EPS = "8/255"
 NOTE = """With `benchmarks/automatic.py`: Small-CNN, last epoch, mean and standard deviation of the seeds, in brackets ours less the paper's. These are **JPEG copies** of the images, augmented, 24 epochs at a
-learning rate of 0.02 with nothing held out; the paper has 100 epochs at 0.1, and best epochs. Its symmetric rows probably show scrambled images ([errata](errata.md), 20 and 21), so that a difference there is not one of training. {holes}
+learning rate of 0.02 with nothing held out; the paper has 100 epochs at 0.1, and best epochs. Its symmetric rows come from scrambled images, as far as can be seen (below, and [errata](errata.md), 20 and 21), so that a difference there is not one of training. {holes}
 [Other figures of these runs](automatic-measured.md)."""
 
 

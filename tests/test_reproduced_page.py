@@ -283,6 +283,33 @@ def test_what_the_readme_says_of_the_authors_protocol_is_what_the_results_give()
     assert f"noise and in {ahead['none']} without, by {most:.2f} points at most." in readme
 
 
+def results(name: str) -> dict[str, Any]:
+    """A file of measured numbers."""
+    content: dict[str, Any] = json.loads((ROOT / "results" / f"{name}.json").read_text())
+    return content
+
+
+def test_what_the_readme_says_of_autoattack_is_what_the_results_give() -> None:
+    last = [row for row in results("reproduce-autoattack")["rows"] if row["epoch"] == "last"]
+    orat, at, raa = (
+        [f"{row['ours']:.2f}" for row in last if row["method"] == method] for method in ("ORAT", "AT", "RAA")
+    )
+    said = "ORAT keeps {} and {} % (eps 0.1 and 0.2, last epoch, one seed), AT {} and {}, RAA {} and {}."
+    assert said.format(*orat, *at, *raa) in (ROOT / "README.md").read_text()
+
+
+def test_what_the_readme_says_of_scrambled_images_and_lost_classes_is_what_the_results_give() -> None:
+    readme = (ROOT / "README.md").read_text()
+    (natural,) = (row["ours"] for row in results("scrambled-cifar10")["rows"] if row["column"] == "natural")
+    (right,) = (row["best"] for row in results("layouts")["rows"] if row["layout"] == "right")
+    assert f"reaches {natural:.1f} % on scrambled and {right:.1f} % on right ones" in readme
+    lost = {"ours": 0, "authors": 0, "burn-in-2": 0}
+    for row in results("lost-class")["rows"]:
+        lost[row["arm"]] += bool(row["lost"])
+    said = "lost with {ours} of 10 seeds, by the authors' start of the scalars with {authors} of 10 (six epochs each)"
+    assert said.format(**lost) in readme
+
+
 def test_what_the_readme_says_of_m_is_what_the_results_give() -> None:
     readme = (ROOT / "README.md").read_text()
     runs = json.loads((ROOT / "results" / "reproduce-effect-of-m.json").read_text())["runs"]
