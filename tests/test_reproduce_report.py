@@ -185,7 +185,7 @@ def test_a_figure_of_curves_takes_only_runs_with_curves_and_tables_leave_them_ou
     assert content(TABLE, [trial_of(TABLE, ORAT, "ours", 0, places)], [])["runs"] == [without]
 
 
-@pytest.mark.parametrize("name", ["table1", "stability", "loss-curves"])
+@pytest.mark.parametrize("name", ["table1", "stability", "autoattack", "loss-curves"])
 def test_published_reports_are_the_same_when_they_are_read_and_reported_again(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +198,7 @@ def test_published_reports_are_the_same_when_they_are_read_and_reported_again(
     assert main(["reproduce", name, "--report", *flags, "--json", "--no-figure"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["rows"], again["runs"]) == (published["rows"], published["runs"])
+    assert json.loads((tmp_path / "none" / f"{name}.json").read_text()) == again
 
 
 def test_the_list_tells_cells_what_is_done_time_and_missing_data(

@@ -115,6 +115,8 @@ def report(
     if table is not None:
         write_table(table, {name: [row[name] for row in rows] for name in rows[0]})
     file = Path(arguments.out) / f"{artifact.name}.json"
+    if whole["runs"]:  # which may all have been made elsewhere
+        file.parent.mkdir(parents=True, exist_ok=True)
     if file.parent.is_dir():
         replace_file(file, json.dumps(whole, indent=1).encode() + b"\n")
     if arguments.json:
