@@ -17,6 +17,12 @@ import reproduced_page
 ROOT = Path(__file__).parents[1]
 
 
+def results(name: str) -> dict[str, Any]:
+    """A file of measured numbers."""
+    content: dict[str, Any] = json.loads((ROOT / "results" / f"{name}.json").read_text())
+    return content
+
+
 def row(method: str, ours: float | None, theirs: float | None, column: str = "pgd20", **more: Any) -> dict[str, Any]:
     """A row of a report."""
     place = {"data": "mnist", "eps": "0.1", "noise": "symmetric", "rate": 20, "method": method}
@@ -220,7 +226,7 @@ def test_effects_stand_with_what_was_left_out_and_the_best_of_others() -> None:
 def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "\n".join(reproduced_page.headlines()) in readme
-    rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
+    rows = results("reproduce-table1")["rows"]
     assert reproduced_page.holes([row for row in rows if row["protocol"] == "ours"]) == ""
     assert len({tuple(row[name] for name in (*reproduced_page.PLACE, "method")) for row in rows}) == 118
     assert "The 118 MNIST cells of Table 1" in readme
@@ -228,7 +234,7 @@ def test_the_readme_shows_the_rows_with_most_noise_and_with_none() -> None:
 
 def test_what_the_readme_says_of_table_1_is_what_the_results_give() -> None:
     readme = (ROOT / "README.md").read_text()
-    rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
+    rows = results("reproduce-table1")["rows"]
     places = ("noise", "eps", "rate", "column")
     last = {(*(row[name] for name in places), row["method"]): row for row in rows if row["epoch"] == "last"}
 
@@ -262,7 +268,7 @@ def test_what_the_readme_says_of_table_1_is_what_the_results_give() -> None:
 
 def test_what_the_readme_says_of_the_authors_protocol_is_what_the_results_give() -> None:
     readme = (ROOT / "README.md").read_text()
-    rows = json.loads((ROOT / "results" / "reproduce-table1.json").read_text())["rows"]
+    rows = results("reproduce-table1")["rows"]
     own = {
         tuple(row[name] for name in ("noise", "eps", "rate", "column", "method")): row
         for row in rows
@@ -283,12 +289,6 @@ def test_what_the_readme_says_of_the_authors_protocol_is_what_the_results_give()
     assert f"noise and in {ahead['none']} without, by {most:.2f} points at most." in readme
 
 
-def results(name: str) -> dict[str, Any]:
-    """A file of measured numbers."""
-    content: dict[str, Any] = json.loads((ROOT / "results" / f"{name}.json").read_text())
-    return content
-
-
 def test_what_the_readme_says_of_autoattack_is_what_the_results_give() -> None:
     last = [row for row in results("reproduce-autoattack")["rows"] if row["epoch"] == "last"]
     orat, at, raa = (
@@ -306,13 +306,13 @@ def test_what_the_readme_says_of_scrambled_images_and_lost_classes_is_what_the_r
     lost = {"ours": 0, "authors": 0, "burn-in-2": 0}
     for row in results("lost-class")["rows"]:
         lost[row["arm"]] += bool(row["lost"])
-    said = "lost with {ours} of 10 seeds, by the authors' start of the scalars with {authors} of 10 (six epochs each)"
+    said = "lost with {ours} of 10 seeds, under the authors' protocol with {authors} of 10 (six epochs each)"
     assert said.format(**lost) in readme
 
 
 def test_what_the_readme_says_of_m_is_what_the_results_give() -> None:
     readme = (ROOT / "README.md").read_text()
-    runs = json.loads((ROOT / "results" / "reproduce-effect-of-m.json").read_text())["runs"]
+    runs = results("reproduce-effect-of-m")["runs"]
     own = [run for run in runs if run["m"] and 1000 <= run["m"] <= 12_000]
     assert (len(own), {run["outliers"]["flipped"] for run in own}) == (9, {11_394})
     cut, kept = ([value(run) for run in own] for value in (lambda run: run["outliers"]["cut"], pgd20))
@@ -326,7 +326,7 @@ def pgd20(run: dict[str, Any]) -> float:
 
 
 def test_what_the_readme_says_of_orat_as_published_on_cifar_is_what_the_results_give() -> None:
-    rows = json.loads((ROOT / "results" / "automatic-cifar10.json").read_text())["rows"]
+    rows = results("automatic-cifar10")["rows"]
     own = [f"{row['natural']:.1f} / {row['pgd20']:.1f}" for row in rows if row["arm"] == "paper"]
     assert "{}, {} and {} with the three kinds of noise (one seed)".format(*own) in (ROOT / "README.md").read_text()
 
