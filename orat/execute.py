@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -115,6 +116,7 @@ class Job:
         self.seconds = 0.0  # of training, over all sittings
         self.warned: set[str] = set()  # kinds of warnings that were said
         self.saved_at = self.told_at = self.started = time.monotonic()
+        self.untold: list[float] = []  # seconds of the epochs since the last line
         self.saving = 0.0  # seconds that the last checkpoint took
 
     @property
@@ -238,11 +240,13 @@ class Job:
             if warning and kind not in self.warned:
                 self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
                 self.warned.add(kind)
+        self.untold.append(record["seconds"])
         last = record["epoch"] == self.run.epochs
         if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
             return
-        self.told_at = time.monotonic()
-        self.display.line(epoch_line(record, self.name_of(record["epoch"]), self.run.epochs))
+        self.told_at, pace = time.monotonic(), mean(self.untold)
+        self.untold.clear()
+        self.display.line(epoch_line(record, self.name_of(record["epoch"]), self.run.epochs, pace))
 
     def name_of(self, epoch: int) -> str:
         """An epoch as people are told of it."""

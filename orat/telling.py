@@ -10,6 +10,7 @@ from orat.outliers import KNOWING
 from orat.run import Run
 
 MOST_NAMED = 5  # classes in one line
+SHORT = 0.1  # seconds, below which epochs are told in milliseconds
 
 
 def epoch_name(epoch: int, epochs: int, ahead: int) -> str:
@@ -18,8 +19,8 @@ def epoch_name(epoch: int, epochs: int, ahead: int) -> str:
     return f"{name} {number:>{len(str(of))}}/{of}"
 
 
-def epoch_line(record: dict[str, Any], name: str, epochs: int) -> str:
-    """The line of the history of the epoch of this name, for people."""
+def epoch_line(record: dict[str, Any], name: str, epochs: int, pace: float) -> str:
+    """The line of the history of the epoch of this name, for people; at this pace, in seconds, epochs went lately."""
     validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
     state = record["state"]
     knowing = "wrong" in state and state["known"] >= KNOWING
@@ -27,10 +28,10 @@ def epoch_line(record: dict[str, Any], name: str, epochs: int) -> str:
     changes += f"  cut {state['cut']}" if state.get("cut") else ""
     if record.get("corrections"):
         changes += f"  {correction_words(record['corrections'])}"
-    time = f"{record['seconds']:.1f} s"
+    time = f"{pace:.1f} s" if pace >= SHORT else f"{1000 * pace:.0f} ms"
     if record["epoch"] < 1:
         return f"{name}  loss {record['loss']:.4f}{changes}  {time}"
-    left = timedelta(seconds=round(record["seconds"] * (epochs - record["epoch"])))
+    left = timedelta(seconds=round(pace * (epochs - record["epoch"])))
     return f"{name}  loss {record['loss']:.4f}  validation {validation or '-'}{changes}  {time}, {left} to go"
 
 

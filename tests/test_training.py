@@ -20,7 +20,7 @@ from orat.prepare import build_model, prepare, setting_of
 from orat.progress import SILENT
 from orat.run import Run
 from orat.run_folder import RunFolder
-from orat.telling import lost_words
+from orat.telling import epoch_line, lost_words
 from orat.training import Learner, set_pace, train_epoch
 
 ONE_OF_EACH: dict[str, Method] = {
@@ -293,6 +293,14 @@ def test_a_class_that_is_cut_whole_is_said_once_in_the_log(
     log = capsys.readouterr().err
     assert log.count("nearly every sample of class 2 is cut as an outlier") == 1
     assert "if most of these labels are right, lengthen --burn-in or lower --m" in log
+
+
+def test_the_time_left_is_by_the_pace_of_all_epochs_since_the_last_line() -> None:
+    record = {"epoch": 40, "loss": 0.25, "validation": {}, "state": {}, "seconds": 0.0}  # one too short for its clock
+    quick = epoch_line(record, "epoch  40/100", 100, pace=0.0125)
+    assert quick == "epoch  40/100  loss 0.2500  validation -  12 ms, 0:00:01 to go"
+    slow = epoch_line(record | {"validation": {"pgd10": 0.5}}, "epoch  40/100", 100, pace=61.0)
+    assert slow == "epoch  40/100  loss 0.2500  validation pgd10 50.00  61.0 s, 1:01:00 to go"
 
 
 def test_classes_of_which_nothing_is_left_are_found() -> None:
