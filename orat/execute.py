@@ -240,6 +240,8 @@ class Job:
             if warning and kind not in self.warned:
                 self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
                 self.warned.add(kind)
+        if record["epoch"] == 1:
+            self.untold.clear()  # what scouts took says nothing of the network
         self.untold.append(record["seconds"])
         last = record["epoch"] == self.run.epochs
         if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:

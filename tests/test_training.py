@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from orat.errors import InputError, TrainingError
 from orat.filtering import lost_classes
 from orat.methods import METHODS, Method, Setting
 from orat.prepare import build_model, prepare, setting_of
-from orat.progress import SILENT
+from orat.progress import SILENT, Display
 from orat.run import Run
 from orat.run_folder import RunFolder
 from orat.telling import epoch_line, lost_words
@@ -295,7 +296,27 @@ def test_a_class_that_is_cut_whole_is_said_once_in_the_log(
     assert "if most of these labels are right, lengthen --burn-in or lower --m" in log
 
 
-def test_the_time_left_is_by_the_pace_of_all_epochs_since_the_last_line() -> None:
+def test_the_pace_is_of_all_epochs_since_the_last_line_and_not_of_scouts(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = quick(tiny, orat.AT(), epochs=11)
+    parts = prepare(run)
+    learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
+    job = execute.Job(RunFolder(tmp_path / "a"), learner, parts, Display(), torch.device("cpu"))
+
+    def told(epoch: int, seconds: float, after: float = 0.0) -> str:
+        job.told_at = time.monotonic() - after
+        job.tell({"epoch": epoch, "loss": 1.0, "validation": {}, "state": {}, "seconds": seconds})
+        return capsys.readouterr().err
+
+    assert told(0, 0.5) == ""  # of a scout
+    assert "61.0 s, 0:10:10 to go" in told(1, 61.0, after=61)
+    assert [told(2, 0.02), told(3, 0.04)] == ["", ""]
+    assert "50 ms, 0:00:00 to go" in told(4, 0.09, after=2)
+    assert "20.0 s, 0:02:00 to go" in told(5, 20.0, after=2)  # of this one alone again
+
+
+def test_a_line_tells_short_epochs_in_milliseconds_and_the_time_left() -> None:
     record = {"epoch": 40, "loss": 0.25, "validation": {}, "state": {}, "seconds": 0.0}  # one too short for its clock
     quick = epoch_line(record, "epoch  40/100", 100, pace=0.0125)
     assert quick == "epoch  40/100  loss 0.2500  validation -  12 ms, 0:00:01 to go"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +76,10 @@ def tested(folder: Path) -> list[dict[str, Any]]:
 
 def best(records: Sequence[dict[str, Any]]) -> dict[str, float]:
     """The authors' "best": of each column the largest over all epochs, on the test set and apart from the others."""
-    return {name: record[name] for name, record in best_records(records).items()}
-
-
-def best_records(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of each column the first record with the most in it."""
     columns = [name for name in records[0] if name != "epoch"] if records else []
-    return {name: max(records, key=itemgetter(name)) for name in columns}
+    return {name: max(record[name] for record in records) for name in columns}
+
+
+def best_epochs(records: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
+    """Of each column the epochs that reach its best."""
+    return {name: [one["epoch"] for one in records if one[name] == most] for name, most in best(records).items()}

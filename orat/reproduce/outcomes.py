@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orat.reproduce.every_epoch import best, best_records, tested
+from orat.reproduce.every_epoch import best, best_epochs, tested
 from orat.reproduce.settings import Trial
 from orat.run_folder import RunFolder, replace_file
 from orat.tables import shares
@@ -53,8 +53,8 @@ def measured(trial: Trial, result: dict[str, Any], part: str) -> dict[str, float
 
 
 def epochs(trial: Trial, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Which epoch each part is; of the best, which one each column is from."""
-    by_column = {name: record["epoch"] for name, record in best_records(tested(trial.folder)).items()}
+    """Which epoch each part is; of the best, all that reach it, by column."""
+    by_column = best_epochs(tested(trial.folder))
     return {part: by_column if part == BEST else result[part]["epoch"] for part in parts_of(trial)}
 
 
