@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from orat.provenance import hardware, versions
 from orat.relabeling import found_corrections
 from orat.run import Run
 from orat.run_folder import RunFolder, weights
-from orat.telling import collapse, epoch_line, epoch_name, lost_words
+from orat.telling import Pace, collapse, epoch_line, epoch_name, lost_words
 from orat.training import Learner, check_finite, end_epoch, train_epoch
 
 SAVE_EVERY = 300.0  # seconds within a long epoch
@@ -116,7 +115,7 @@ class Job:
         self.seconds = 0.0  # of training, over all sittings
         self.warned: set[str] = set()  # kinds of warnings that were said
         self.saved_at = self.told_at = self.started = time.monotonic()
-        self.untold: list[float] = []  # seconds of the epochs since the last line
+        self.pace = Pace()
         self.saving = 0.0  # seconds that the last checkpoint took
 
     @property
@@ -240,15 +239,12 @@ class Job:
             if warning and kind not in self.warned:
                 self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
                 self.warned.add(kind)
-        if record["epoch"] == 1:
-            self.untold.clear()  # what scouts took says nothing of the network
-        self.untold.append(record["seconds"])
+        self.pace.add(record)
         last = record["epoch"] == self.run.epochs
         if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
             return
-        self.told_at, pace = time.monotonic(), mean(self.untold)
-        self.untold.clear()
-        self.display.line(epoch_line(record, self.name_of(record["epoch"]), self.run.epochs, pace))
+        self.told_at = time.monotonic()
+        self.display.line(epoch_line(record, self.name_of(record["epoch"]), self.run.epochs, self.pace.take()))
 
     def name_of(self, epoch: int) -> str:
         """An epoch as people are told of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from statistics import mean
 from typing import Any
 
 from orat.errors import TrainingError
@@ -11,6 +12,25 @@ from orat.run import Run
 
 MOST_NAMED = 5  # classes in one line
 SHORT = 0.1  # seconds, below which epochs are told in milliseconds
+
+
+class Pace:
+    """How long epochs took since the last line."""
+
+    def __init__(self) -> None:
+        self.untold: list[float] = []
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Takes one epoch in."""
+        if record["epoch"] == 1:
+            self.untold.clear()  # what scouts took says nothing of the network
+        self.untold.append(record["seconds"])
+
+    def take(self) -> float:
+        """Seconds in the mean, for a line."""
+        pace = mean(self.untold)
+        self.untold.clear()
+        return pace
 
 
 def epoch_name(epoch: int, epochs: int, ahead: int) -> str:
