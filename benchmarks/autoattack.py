@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.attacks.reference import AutoAttackReference
-from orat.data.batches import as_input
-from orat.evaluation import correct, device_of
-from orat.provenance import commit, hardware, versions
-from orat.subjects import Subject, of_run
+from orat.cli.subjects import Subject, of_run
+from orat.core.provenance import commit, hardware, versions
+from orat.data.loader import as_input
+from orat.evaluation.accuracy import correct, device_of
 
 
 def main() -> None:

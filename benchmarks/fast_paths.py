@@ -21,11 +21,11 @@ from statistics import mean
 from typing import Any
 
 import orat
-from orat.devices import choose_device
-from orat.many import train_many
-from orat.progress import SILENT, Display
-from orat.provenance import commit, hardware, versions
-from orat.run import Run
+from orat.core.console import SILENT, Display
+from orat.core.device import choose_device
+from orat.core.provenance import commit, hardware, versions
+from orat.sweeps.parallel import train_many
+from orat.training.run import Run
 
 AT_ONCE = 8
 COLUMNS = ("natural", "fgsm", "pgd20", "cw")

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import orat
-from orat import noise
+from orat.noise import inject as noise
 
 BATCH, EPOCHS, EPS = 100, 6, 0.1
 

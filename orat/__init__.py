@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orat.attacks import APGD, FAB, PGD, AutoAttack, CarliniWagner, Square, suite
-    from orat.cleaning import clean
-    from orat.data import load as load_data
-    from orat.data.dataset import Dataset
-    from orat.errors import InputError, TrainingError
-    from orat.evaluation import correct, evaluate
-    from orat.examination import Plan, examine
-    from orat.execute import train
-    from orat.finished import load_model
-    from orat.many import train_many
+    from orat.core.errors import InputError, TrainingError
+    from orat.curation.find import suspects
+    from orat.curation.fix import clean
+    from orat.data.catalog import load as load_data
+    from orat.data.source import Dataset
+    from orat.evaluation.accuracy import correct, evaluate
+    from orat.evaluation.report import Plan, examine
     from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR
-    from orat.ranking import MinMaxLoss, RankedRangeLoss, ranked_range
-    from orat.run import Run
-    from orat.searching import search
-    from orat.suspecting import suspects
+    from orat.methods.ranked_range import MinMaxLoss, RankedRangeLoss, ranked_range
+    from orat.sweeps.parallel import train_many
+    from orat.sweeps.search import search
+    from orat.training.load import load_model
+    from orat.training.run import Run
+    from orat.training.train import train
 
 __version__ = "0.1.0"
 
@@ -33,36 +33,36 @@ PLACES = {
     "AoRR": "orat.methods",
     "AutoAttack": "orat.attacks",
     "CarliniWagner": "orat.attacks",
-    "Dataset": "orat.data.dataset",
+    "Dataset": "orat.data.source",
     "FAB": "orat.attacks",
     "GAIRAT": "orat.methods",
-    "InputError": "orat.errors",
+    "InputError": "orat.core.errors",
     "MAIL": "orat.methods",
     "MART": "orat.methods",
-    "MinMaxLoss": "orat.ranking",
+    "MinMaxLoss": "orat.methods.ranked_range",
     "ORAT": "orat.methods",
     "PGD": "orat.attacks",
-    "Plan": "orat.examination",
+    "Plan": "orat.evaluation.report",
     "RAA": "orat.methods",
-    "RankedRangeLoss": "orat.ranking",
-    "Run": "orat.run",
+    "RankedRangeLoss": "orat.methods.ranked_range",
+    "Run": "orat.training.run",
     "ST": "orat.methods",
     "Square": "orat.attacks",
     "TRADES": "orat.methods",
-    "TrainingError": "orat.errors",
+    "TrainingError": "orat.core.errors",
     "WMMR": "orat.methods",
-    "clean": "orat.cleaning",
-    "correct": "orat.evaluation",
-    "evaluate": "orat.evaluation",
-    "examine": "orat.examination",
-    "load_data": "orat.data:load",
-    "load_model": "orat.finished",
-    "ranked_range": "orat.ranking",
-    "search": "orat.searching",
+    "clean": "orat.curation.fix",
+    "correct": "orat.evaluation.accuracy",
+    "evaluate": "orat.evaluation.accuracy",
+    "examine": "orat.evaluation.report",
+    "load_data": "orat.data.catalog:load",
+    "load_model": "orat.training.load",
+    "ranked_range": "orat.methods.ranked_range",
+    "search": "orat.sweeps.search",
     "suite": "orat.attacks",
-    "suspects": "orat.suspecting",
-    "train": "orat.execute",
-    "train_many": "orat.many",
+    "suspects": "orat.curation.find",
+    "train": "orat.training.train",
+    "train_many": "orat.sweeps.parallel",
 }
 
 __all__ = [

@@ -2,6 +2,6 @@
 
 import sys
 
-from orat.cli import main
+from orat.cli.main import main
 
 sys.exit(main())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from orat.data import idx, sample
-from orat.data.dataset import Dataset
+from orat.data.source import Dataset
 
 SEED = 0
 TRAIN_A_CLASS = 600

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import orat
-from orat.data import load
-from orat.progress import SILENT
+from orat.core.console import SILENT
+from orat.data.catalog import load
 
 torch.set_num_threads(1)
 

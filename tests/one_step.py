@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks import PGD, TrainingAttack
+from orat.core.types import Batch
 from orat.methods import Method, Setting
-from orat.state import State
-from orat.types import Batch
+from orat.methods.base import State
 
 N = 14  # samples: no power of two, so that weights do not come out even by chance
 INPUTS = 6

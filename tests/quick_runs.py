@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orat import execute
+from orat.core.console import SILENT
 from orat.methods import Method
 from orat.methods.orat import ORAT
-from orat.progress import SILENT
-from orat.run import Run
+from orat.training import train as execute
+from orat.training.run import Run
 
 QUICK: dict[str, Any] = {
     "model": "mlp-16", "epochs": 4, "lr": 0.05, "milestones": (3,), "warmup": 1.0, "batch_size": 32, "eps": 0.1,

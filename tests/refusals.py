@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orat.errors import InputError
+from orat.core.errors import InputError
 
 
 def assert_refused_in_one_line(build: Callable[[], object], words: str) -> None:

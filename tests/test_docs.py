@@ -13,7 +13,7 @@ import automatic_page
 import pytest
 from PIL import Image
 
-from orat.cli import main
+from orat.cli.main import main
 from orat.methods import METHODS
 
 ROOT = Path(__file__).parents[1]

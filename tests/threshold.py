@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from orat.data.dataset import Dataset
+from orat.data.source import Dataset
 
 
 def threshold_model() -> nn.Module:

@@ -1,5 +1,6 @@
 """Attacks: `pgd` is the one projected-gradient core, `suite` has all by name."""
 
+from orat.attacks.adversary import Sight, TrainingAttack
 from orat.attacks.apgd import APGD
 from orat.attacks.autoattack import AutoAttack
 from orat.attacks.carlini_wagner import CarliniWagner
@@ -7,6 +8,5 @@ from orat.attacks.fab import FAB
 from orat.attacks.pgd import PGD, Attack
 from orat.attacks.square import Square
 from orat.attacks.suite import suite
-from orat.attacks.training_attack import Sight, TrainingAttack
 
 __all__ = ["APGD", "FAB", "PGD", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "TrainingAttack", "suite"]

@@ -9,14 +9,14 @@ from math import ceil
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.attempts import GPU_PATIENCE, attempts, likeliest, lost
+from orat.attacks.apgd_steps import Climb, Halving, Sparse, Stepping
 from orat.attacks.balls import BALLS, per_sample
-from orat.attacks.chance import Source, fork, normal, source_of, take, uniform
-from orat.attacks.climb import Climb, Halving, Sparse, Stepping
 from orat.attacks.pgd import check_images, check_radius, frozen, slope
-from orat.errors import InputError, unknown
-from orat.losses import cross_entropy, dlr, dlr_targeted
-from orat.types import Images, Indices, Labels
+from orat.attacks.restarts import GPU_PATIENCE, attempts, likeliest, lost
+from orat.core.errors import InputError, unknown
+from orat.core.losses import cross_entropy, dlr, dlr_targeted
+from orat.core.random import Source, fork, normal, source_of, take, uniform
+from orat.core.types import Images, Indices, Labels
 
 LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "ce": lambda logits, labels, targets: cross_entropy(logits, labels),

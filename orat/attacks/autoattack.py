@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from orat.attacks.apgd import APGD
-from orat.attacks.chance import Source, source_of, take
 from orat.attacks.fab import FAB
 from orat.attacks.pgd import Attack, check_radius, frozen, wrong
 from orat.attacks.square import Square
-from orat.types import Images, Labels
+from orat.core.random import Source, source_of, take
+from orat.core.types import Images, Labels
 
 # In l1 five restarts of APGD-CE, which needs them there, and five targets instead of nine.
 STANDARD: dict[str, Callable[[float, str], Attack]] = {

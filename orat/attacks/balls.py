@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from orat.attacks.chance import Source, exponential, normal, uniform
-from orat.types import Images, PerSample
+from orat.core.random import Source, exponential, normal, uniform
+from orat.core.types import Images, PerSample
 
 L1_SHARE = 0.01  # of the coordinates move in one l1 step, at least one: true steepest ascent moves a single one
 

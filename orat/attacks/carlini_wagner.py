@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from orat.attacks.balls import BALLS, flat, per_sample
-from orat.attacks.chance import Source
 from orat.attacks.pgd import check_images, check_radius, frozen, slope
-from orat.errors import InputError
-from orat.losses import margin
-from orat.types import Images, Indices, Labels, PerSample
+from orat.core.errors import InputError
+from orat.core.losses import margin
+from orat.core.random import Source
+from orat.core.types import Images, Indices, Labels, PerSample
 
 # Of the way to the border of the images, where atanh is infinite. With the usual 1 - 1e-6 tanh is flat there: on 15
 # digits of MNIST 200 steps ended at a mean distance of 1.99 instead of 1.56, and 1000 steps at the same 1.358.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.attempts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.balls import BALLS, flat, per_sample
-from orat.attacks.chance import Source
-from orat.attacks.hyperplanes import onto_hyperplane
+from orat.attacks.fab_steps import onto_hyperplane
 from orat.attacks.pgd import check_images, check_radius, frozen, slope
-from orat.errors import InputError
-from orat.types import Images, Indices, Labels, PerSample
+from orat.attacks.restarts import GPU_PATIENCE, attempts, likeliest, lost
+from orat.core.errors import InputError
+from orat.core.random import Source
+from orat.core.types import Images, Indices, Labels, PerSample
 
 PULL = 0.1  # largest share of the step from the image itself, which keeps the point near it
 OVERSHOOT = 1.05

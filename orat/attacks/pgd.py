@@ -10,12 +10,12 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.attempts import attempts
 from orat.attacks.balls import BALLS
-from orat.attacks.chance import Source, fork, normal, source_of, take
-from orat.errors import InputError, unknown
-from orat.losses import cross_entropy
-from orat.types import Images, Indices, Labels, PerSample
+from orat.attacks.restarts import attempts
+from orat.core.errors import InputError, unknown
+from orat.core.losses import cross_entropy
+from orat.core.random import Source, fork, normal, source_of, take
+from orat.core.types import Images, Indices, Labels, PerSample
 
 STARTS = ("uniform", "gaussian", "none")
 MODES = ("eval", "train")

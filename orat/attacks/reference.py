@@ -13,10 +13,10 @@ from importlib.util import find_spec
 import torch
 from torch import nn
 
-from orat.attacks.chance import Source
 from orat.attacks.pgd import check_images, check_radius, frozen
-from orat.errors import InputError
-from orat.types import Images, Labels
+from orat.core.errors import InputError
+from orat.core.random import Source
+from orat.core.types import Images, Labels
 
 NAMES = {"linf": "Linf", "l2": "L2", "l1": "L1"}
 LEAST_CLASSES = 4  # its targeted loss looks at the fourth logit

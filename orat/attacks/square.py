@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.balls import per_sample
-from orat.attacks.chance import Source, source_of, take, uniform
 from orat.attacks.pgd import check_images, check_radius, frozen
 from orat.attacks.replay import Replay, Step
-from orat.attacks.squares import SQUARES, Squares
-from orat.errors import InputError
-from orat.losses import margin
-from orat.types import Images, Labels, PerSample
+from orat.attacks.square_steps import SQUARES, Squares
+from orat.core.errors import InputError
+from orat.core.losses import margin
+from orat.core.random import Source, source_of, take, uniform
+from orat.core.types import Images, Labels, PerSample
 
 FIRST_SHARE = 0.8  # of the image that the first squares cover
 HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries; the share is halved after each

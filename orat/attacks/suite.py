@@ -10,8 +10,8 @@ from orat.attacks.autoattack import STANDARD, AutoAttack
 from orat.attacks.carlini_wagner import CarliniWagner
 from orat.attacks.pgd import PGD, Attack
 from orat.attacks.reference import AutoAttackReference
-from orat.errors import unknown
-from orat.losses import cw, margin
+from orat.core.errors import unknown
+from orat.core.losses import cw, margin
 
 PAPER = ("fgsm", "pgd20", "cw")
 

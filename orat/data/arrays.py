@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from orat.data.dataset import Dataset, Splits
-from orat.errors import InputError
+from orat.core.errors import InputError
+from orat.data.source import Dataset, Splits
 
 Array = npt.NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), the binary version and the python version."""
+"""The class names of CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) in the order of their labels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,26 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from orat.data import cifar_names, cifar_pickle
-from orat.data.dataset import Dataset, Splits
-from orat.errors import InputError
+from orat.core.errors import InputError
+from orat.data import cifar as cifar_names
+from orat.data import cifar_pickle
+from orat.data.source import Dataset, Splits
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+_CIFAR100 = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle
+    bowl boy bridge bus butterfly camel can castle caterpillar cattle
+    chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur
+    dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard
+    lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain
+    mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+    plain plate poppy porcupine possum rabbit raccoon ray road rocket
+    rose sea seal shark shrew skunk skyscraper snail snake spider
+    squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
+    train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+CIFAR100 = tuple(_CIFAR100.split())
 
 Kind = Literal["cifar10", "cifar100"]
 Bytes = npt.NDArray[np.uint8]

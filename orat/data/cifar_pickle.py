@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from orat.errors import InputError
+from orat.core.errors import InputError
 
 # What unpickling broken bytes raises, by the documentation of `pickle` and by what NumPy's arrays add.
 BROKEN = (

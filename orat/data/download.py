@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orat.errors import InputError, unknown
+from orat.core.errors import InputError, unknown
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30.0

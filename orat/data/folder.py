@@ -22,8 +22,8 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from orat.data.dataset import Dataset, Splits
-from orat.errors import InputError
+from orat.core.errors import InputError
+from orat.data.source import Dataset, Splits
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 PARTS = ("train", "test")

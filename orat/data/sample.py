@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orat.data import idx
-from orat.data.dataset import Splits
+from orat.data.source import Splits
 
 FOLDER = Path(__file__).parent / "mnist_sample"
 

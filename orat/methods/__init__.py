@@ -2,13 +2,12 @@
 
 from orat.methods.aorr import AoRR
 from orat.methods.at import AT
+from orat.methods.base import Method, Scouts, Setting
 from orat.methods.gairat import GAIRAT
 from orat.methods.mail import MAIL
 from orat.methods.mart import MART
-from orat.methods.method import Method
 from orat.methods.orat import ORAT
 from orat.methods.raa import RAA
-from orat.methods.setting import Scouts, Setting
 from orat.methods.st import ST
 from orat.methods.trades import TRADES
 from orat.methods.wmmr import WMMR

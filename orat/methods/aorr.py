@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.ranked import Ranked
+from torch.nn import Module
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.types import Batch, Scalar
+from orat.methods.base import State
+from orat.methods.ranked_range import Ranked
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orat.lazy import Batch, BurnIn, Module, PerSample, Scalar, State, Tensor, TrainingAttack, functional, losses
-from orat.methods.phases import Late, check_counts
-from orat.methods.setting import Setting
-from orat.options import option
+from torch import Tensor
+from torch.nn import Module, functional
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.options import option
+from orat.core.types import Batch, PerSample, Scalar
+from orat.methods.base import BurnIn, Late, Setting, State, check_counts
 
 STEEPNESS = 5  # of the weight, from the authors' code
 

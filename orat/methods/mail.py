@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from orat.lazy import Batch, BurnIn, Logits, Module, PerSample, Scalar, State, TrainingAttack, functional, losses
-from orat.methods.phases import Late
-from orat.methods.setting import Setting
+from torch.nn import Module, functional
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.options import option
+from orat.core.types import Batch, Logits, PerSample, Scalar
+from orat.methods.base import BurnIn, Late, Setting, State
 from orat.methods.trades import check_start, natural_and_attacked
-from orat.options import option
 
 AUTHORS: dict[str, dict[str, Any]] = {  # on CIFAR-10
     "at": {"slope": 10.0, "bias": -0.5},

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from orat.errors import InputError
-from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses, ranking, watching
-from orat.methods.ranked import Ranked, enough_epochs
-from orat.methods.scouting import scouting_for
-from orat.methods.setting import Setting
-from orat.options import option
+from torch.nn import Module
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.errors import InputError
+from orat.core.options import option
+from orat.core.types import Batch, Scalar
+from orat.methods import automatic as watching
+from orat.methods import ranked_range as ranking
+from orat.methods.base import Setting, State
+from orat.methods.ranked_range import Ranked, enough_epochs
+from orat.training.scouting import scouting_for
 
 
 @dataclass(frozen=True)

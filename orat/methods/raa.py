@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orat.lazy import Batch, Module, Scalar, TrainingAttack, losses, relabeling
-from orat.methods.phases import Late, check_counts
-from orat.methods.setting import Setting
-from orat.options import option
+from torch.nn import Module
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.options import option
+from orat.core.types import Batch, Scalar
+from orat.methods import relabeling
+from orat.methods.base import Late, Setting, check_counts
 
 
 @dataclass(frozen=True)

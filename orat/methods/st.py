@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orat.lazy import Batch, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.phases import Steady
+from torch.nn import Module
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.types import Batch, Scalar
+from orat.methods.base import State, Steady
 
 
 @dataclass(frozen=True)

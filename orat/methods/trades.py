@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from orat.errors import InputError
-from orat.lazy import Batch, Logits, Module, Scalar, State, TrainingAttack, losses
-from orat.methods.phases import Steady
-from orat.methods.setting import Setting
-from orat.options import option
+from torch.nn import Module
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.errors import InputError
+from orat.core.options import option
+from orat.core.types import Batch, Logits, Scalar
+from orat.methods.base import Setting, State, Steady
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from orat.lazy import Batch, Logits, Module, PerSample, Scalar, State, TrainingAttack, losses
-from orat.methods.phases import Steady
-from orat.options import option
+from torch.nn import Module
+
+from orat.attacks.adversary import TrainingAttack
+from orat.core import losses
+from orat.core.options import option
+from orat.core.types import Batch, Logits, PerSample, Scalar
+from orat.methods.base import State, Steady
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from orat.models.dropout import Dropout
+from orat.models.layers import Dropout
 
 
 class LeNet(nn.Sequential):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from orat.errors import InputError
+from orat.core.errors import InputError
 
 
 class WideResNet(nn.Sequential):

@@ -1,0 +1,210 @@
+"""How long a training step takes: the textbook's, ours, and the least that its arithmetic can take on the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import torch
+from textbook import Textbook, textbook_network
+from timing import Machine, Step, Timing, in_turn
+from torch import Tensor
+
+from orat.core.console import Display
+from orat.core.errors import InputError
+from orat.core.types import Indices
+from orat.data.loader import shuffled, steps_per_epoch
+from orat.data.source import Dataset
+from orat.methods import ORAT
+from orat.methods.ranked_range import count
+from orat.models.catalog import network
+from orat.models.operations import Operations
+from orat.training.engine import engine_for
+from orat.training.learner import Engine, Learner, Plain, arithmetic
+from orat.training.run import Run
+from orat.training.setup import Parts, build_model, setting_of
+
+# The data sets that random images stand for: their shape, classes and number, which the ranks are made among.
+SETS = {
+    "mnist": ((1, 28, 28), 10, 60_000),
+    "cifar10": ((3, 32, 32), 10, 50_000),
+    "cifar100": ((3, 32, 32), 100, 50_000),
+}
+SET_OF = {"lenet": "mnist", "demo_cnn": "mnist", "resnet18": "cifar100"}  # cifar10 for all others
+CUT = 0.2  # share of the samples that is cut
+RATE = 0.01  # of learning: low, so that no loss runs away while random labels are learned
+
+SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices whose product shows the device's rate
+WARM_UP = {"cpu": 1, "cuda": 5}  # steps: on a GPU kernels are chosen and compiled, and the step is recorded
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is timed, and how often."""
+
+    models: tuple[str, ...]
+    device: torch.device
+    engine: str = "auto"
+    precision: str = "auto"
+    batch_size: int = 128
+    attack_steps: int = 10
+    rounds: int = 5
+    steps: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "attack_steps", "rounds", "steps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} = {getattr(self, name)}: give 1 or more")
+        for model in self.models:
+            shape, classes, n = SETS[set_of(model)]
+            if self.batch_size > n:
+                raise InputError(f"batch_size = {self.batch_size}: {set_of(model)} has {n} samples, give that or fewer")
+            with torch.device("meta"):
+                network(model, shape, classes)
+            self.run(model)
+
+    def run(self, model: str) -> Run:
+        """The run whose steps are timed."""
+        data = set_of(model)
+        method = ORAT(m=round(CUT * SETS[data][2]), burn_in=0, ramp=0)
+        return Run(
+            data=data, method=method, model=model, precision=self.precision, batch_size=self.batch_size,  # type: ignore[arg-type]
+            attack_steps=self.attack_steps, lr=RATE, augment="none", validation=0.0,
+        )  # fmt: skip
+
+
+def set_of(model: str) -> str:
+    """The data set whose size and shape a network is timed with."""
+    return SET_OF.get(model, "cifar10")
+
+
+def random_data(name: str, device: torch.device) -> Dataset:
+    """Random images and labels in place of a data set."""
+    shape, classes, n = SETS[name]
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (n, *shape), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(classes, (n,), generator=generator)
+    return Dataset(images.to(device), labels.to(device), tuple(map(str, range(classes))))
+
+
+def report(textbook: Timing, ours: Timing, product: Timing, flops: int, side: int) -> dict[str, Any]:
+    """What the timings say of steps of so many operations; the device's rate is that of the best round of products."""
+    rate = 2 * side**3 / min(product.rounds)  # operations a millisecond
+    floor = flops / rate
+    return {
+        "textbook_ms": textbook.typical,
+        "ours_ms": ours.typical,
+        "ratio": textbook.typical / ours.typical,
+        "floor_ms": floor,
+        "share": floor / ours.typical,
+        "memory_mib": ours.memory,
+        "textbook_memory_mib": textbook.memory,
+        "textbook_rounds_ms": textbook.rounds,
+        "ours_rounds_ms": ours.rounds,
+        "flops": flops,
+        "rate": rate / 1e9,  # TFLOP/s
+    }
+
+
+def compare(
+    plan: Comparison, display: Display, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[dict[str, Any]]:
+    """One row a network, as soon as it is measured."""
+    for model in plan.models:
+        yield compared(plan, model, Machine(plan.device, clock), display)
+
+
+def compared(plan: Comparison, model: str, machine: Machine, display: Display) -> dict[str, Any]:
+    """The row of one network."""
+    run, data = plan.run(model), random_data(set_of(model), plan.device)
+    order = shuffled(len(data), run.seed, 1).to(plan.device)
+    batches = order[: len(order) // run.batch_size * run.batch_size].split(run.batch_size)
+    ours, side = Ours(run, data, plan.engine, display), SIDE[machine.kind]
+    makers: dict[str, Callable[[], Step]] = {
+        "ours": lambda: ours.start(batches),
+        "textbook": lambda: textbook_step(run, data, batches),
+        "product": lambda: product_step(ours.engine.attack_type, side, plan.device, run.precision),
+    }
+    rounds = display.track(range(plan.rounds), model, plan.rounds)
+    times = in_turn(makers, rounds, plan.steps, WARM_UP[machine.kind], machine)
+    return {
+        "model": model, "device": plan.device.type, "engine": ours.engine.name, "precision": run.precision,
+        "attack_type": str(ours.engine.attack_type).removeprefix("torch."), "batch_size": run.batch_size,
+        "attack_steps": run.attack_steps, "samples": len(data), "rounds": plan.rounds, "steps": plan.steps,
+        **report(**times, flops=step_flops(run, data, batches[0]), side=side),
+    }  # fmt: skip
+
+
+def learner_of(run: Run, data: Dataset) -> Learner:
+    """What trains this run on all of the data, where that lies."""
+    device = data.labels.device
+    setting = setting_of(run, Parts(data, None, None, torch.arange(len(data)), len(data)))
+    learner = Learner(run, build_model(run, data).to(device), run.method.start(setting).to(device))
+    learner.model.train()
+    return learner
+
+
+class Ours:
+    """Steps as `orat train` takes them."""
+
+    engine: Engine
+
+    def __init__(self, run: Run, data: Dataset, kind: str, display: Display) -> None:
+        self.run, self.data, self.kind, self.display = run, data, kind, display
+
+    def start(self, batches: Sequence[Indices]) -> Step:
+        """Steps past the burn-in: a first one, whose losses then stand for those of all samples, so that ranks cut."""
+        run, data, learner = self.run, self.data, learner_of(self.run, self.data)
+        steps = run.epochs * steps_per_epoch(len(data), run.batch_size)
+        engine = self.engine = engine_for(learner, data, self.display, self.kind, steps)
+        self.display.line(f"{run.model}: steps of the textbook and of engine {engine.name} by turns")
+        step = stepper(engine.step, batches, run.precision)
+        step()
+        memory = learner.state.last_losses
+        assert isinstance(memory, Tensor)
+        places = torch.arange(len(data), device=memory.device) % run.batch_size
+        memory.copy_(memory[batches[0]][places])
+        return step
+
+
+def textbook_step(run: Run, data: Dataset, batches: Sequence[Indices]) -> Step:
+    """Steps of the textbook, with matrix products in TF32 where the hardware has it."""
+    assert isinstance(run.method, ORAT)
+    assert run.method.m is not None
+    model = textbook_network(run.model, data.shape, len(data.classes), run.seed).to(data.labels.device)
+    textbook = Textbook(model, data, run, len(data), count(run.method.m, len(data)))
+    return stepper(textbook.step, batches, "tf32")
+
+
+def stepper(step: Callable[[Indices], None], batches: Sequence[Indices], precision: str) -> Step:
+    """One step on the next batch at each call, from the first again after the last."""
+    upcoming = cycle(batches)
+
+    def one() -> None:
+        with arithmetic(precision):
+            step(next(upcoming))
+
+    return one
+
+
+def step_flops(run: Run, data: Dataset, index: Indices) -> int:
+    """Floating-point operations of matrix products and convolutions in a step that computes no gradient in vain."""
+    engine = Plain(learner_of(run, data), data)
+    with Operations() as operations:
+        engine.step(index)
+    return operations.total
+
+
+def product_step(dtype: torch.dtype, side: int, device: torch.device, precision: str) -> Step:
+    """Large matrix products in this type, for the rate that the device is capable of."""
+    matrix = torch.rand(side, side, device=device).to(dtype)
+    result = torch.empty_like(matrix)
+
+    def product() -> None:
+        with arithmetic(precision):
+            torch.mm(matrix, matrix, out=result)
+
+    return product

@@ -1,0 +1,73 @@
+"""Files written whole or not at all, and tables as .csv or .parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from orat.core.errors import InputError
+
+TABLES = (".csv", ".parquet")
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Writes columns of one length as .csv or .parquet, whole or not at all."""
+    check_table(path)
+    replace_file(path, csv_bytes(columns) if path.suffix == ".csv" else parquet_bytes(columns))
+
+
+def check_table(path: Path) -> None:
+    """Refuses a path that `write_table` cannot write, before anything is computed for it."""
+    if path.suffix not in TABLES:
+        raise InputError(f"{path.name}: a table is written as {' or '.join(TABLES)}, not as {path.suffix or 'nothing'}")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}: make it, or give another place for the table")
+    if path.suffix == ".parquet":
+        require("pyarrow", "parquet", "a .parquet table")
+
+
+def require(module: str, extra: str, purpose: str) -> None:
+    """Refuses to go on without an optional package."""
+    try:
+        import_module(module)
+    except ImportError:
+        raise InputError(f"{purpose} needs {module.partition('.')[0]}: pip install 'orat[{extra}]'") from None
+
+
+def csv_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """The columns as comma-separated text; None is an empty field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def parquet_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """The columns as a Parquet file; None is a null."""
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    buffer = io.BytesIO()
+    parquet.write_table(arrow.table({name: list(column) for name, column in columns.items()}), buffer)
+    return buffer.getvalue()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes beside the file and renames over it, so that it is always the old or the new one, whole."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # which a failed write leaves out
+        with suppress(OSError):
+            beside.unlink()
+        raise

@@ -1,0 +1,29 @@
+"""Figures as files, past pyplot and its global state."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orat.core.files import replace_file, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_figure(make: Callable[[], Figure], *files: Path) -> None:
+    """Draws a figure once, into PNG and PDF files, past pyplot and its global state."""
+    require("matplotlib.backends.backend_agg", "plots", f"the picture {files[0].name}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = make()
+    for file in files:
+        buffer = io.BytesIO()
+        if file.suffix == ".pdf":
+            figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})  # the same numbers, the same file
+        else:
+            FigureCanvasAgg(figure).print_png(buffer)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, buffer.getvalue())

@@ -1,0 +1,1 @@
+"""Networks to accuracies under attack that can be trusted."""

@@ -1,0 +1,124 @@
+"""Networks by name, each with its normalization inside: one network a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orat.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+import re
+from collections.abc import Callable
+from math import prod
+
+from torch import nn
+
+from orat.core.errors import unknown
+from orat.models.demo_cnn import DemoCNN
+from orat.models.lenet import LeNet
+from orat.models.mlp import MLP
+from orat.models.quick_cnn import QuickCNN
+from orat.models.resnet import resnet18, resnet34
+from orat.models.small_cnn import SmallCNN
+from orat.models.wide_resnet import WideResNet
+
+# Any wrn-DEPTH-WIDTH and any mlp-HIDDEN-HIDDEN-... can be built; those of the paper are listed.
+NAMES = (
+    "lenet",
+    "small_cnn",
+    "demo_cnn",
+    "quick_cnn",
+    "resnet18",
+    "resnet34",
+    "wrn-32-10",
+    "mlp-3",
+    "mlp-20-20-20",
+    "mlp-64",
+)
+
+
+def build(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> nn.Module:
+    """The model of this name for inputs of this shape, its weights drawn from `seed` alone."""
+    # Imported here because the command line reads NAMES for its help, which should not wait for torch.
+    import torch
+
+    from orat.models.catalog import network
+    from orat.models.layers import Normalize
+
+    if classes < 2:
+        raise InputError(f"a classifier of {classes} classes does not exist: give at least 2")
+    if not shape or min(shape) < 1:
+        raise InputError(
+            f"inputs of shape {tuple(shape)} hold no values: give (channels, height, width) or (dimensions,)"
+        )
+    normalize = Normalize(_per_channel("mean", mean, 0.0, shape[0]), _per_channel("std", std, 1.0, shape[0]))
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed: it would also seed the GPUs, whose state is not put back.
+        torch.default_generator.manual_seed(seed)
+        model = torch.nn.Sequential(normalize, network(name, shape, classes))
+    # As batches are laid out in memory: a third faster on a CPU. The stubs of torch do not know this form of `to`.
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _per_channel(what: str, values: Sequence[float] | None, default: float, channels: int) -> Sequence[float]:
+    """These values, or the default, for each channel."""
+    if values is None:
+        return (default,) * channels
+    if len(values) != channels:
+        raise InputError(f"{what} has {len(values)} values for {channels} channels: give one a channel")
+    return values
+
+
+# Each network of a fixed form, with the least height and width that leave it a pixel to look at.
+CONVOLUTIONAL: dict[str, tuple[Callable[[tuple[int, int, int], int], nn.Module], int]] = {
+    "lenet": (LeNet, 16),
+    "small_cnn": (SmallCNN, 8),
+    "demo_cnn": (DemoCNN, 4),
+    "quick_cnn": (QuickCNN, 9),
+    "resnet18": (resnet18, 8),
+    "resnet34": (resnet34, 8),
+}
+WIDE_RESNET_LEAST = 8
+
+
+def network(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The network of this name for inputs of this shape, with random weights."""
+    if re.fullmatch(r"mlp(-[0-9]+)+", name):
+        return MLP(prod(shape), _numbers(name), classes)
+    if re.fullmatch(r"wrn-[0-9]+-[0-9]+", name):
+        depth, widen = _numbers(name)
+        return WideResNet(_image_shape(name, shape, WIDE_RESNET_LEAST)[0], classes, depth, widen)
+    if name not in CONVOLUTIONAL:
+        raise unknown("model", name, NAMES)
+    make, least = CONVOLUTIONAL[name]
+    return make(_image_shape(name, shape, least), classes)
+
+
+def _numbers(name: str) -> tuple[int, ...]:
+    """The numbers in a name such as mlp-20-20-20 or wrn-32-10."""
+    numbers = tuple(int(part) for part in name.split("-")[1:])
+    if 0 in numbers:
+        raise InputError(f"model {name!r} has a 0 in its name: every layer needs at least one unit")
+    return numbers
+
+
+def _image_shape(name: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+    """The shape as channels, height and width, where it is one and large enough for this network."""
+    if len(shape) != 3:
+        raise InputError(f"model {name!r} needs images, got inputs of shape {shape}: use mlp-64")
+    channels, height, width = shape
+    if min(height, width) < least:
+        raise InputError(
+            f"model {name!r} needs images of at least {least}x{least} pixels, got {height}x{width}: "
+            "use larger images, or mlp-64"
+        )
+    return channels, height, width

@@ -1,0 +1,1 @@
+"""Label noise on plain tensors: how it is made, estimated and judged."""

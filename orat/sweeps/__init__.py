@@ -1,0 +1,1 @@
+"""More than one run: in parallel, and searched over."""

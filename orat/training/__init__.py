@@ -1,0 +1,1 @@
+"""Runs to run folders: one loop for every method."""

@@ -1,0 +1,151 @@
+"""A run: all that decides a training, one frozen value with an id. Imports no torch, so that help texts are quick."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from orat.core.errors import InputError, unknown
+from orat.core.numbers import size
+from orat.core.options import check_choices, option
+from orat.methods import METHODS, NAMES, Method
+from orat.training.defaults import defaults_for
+
+FORMAT = 1  # of run.json
+
+NOT_NEGATIVE = (
+    "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
+    "attack_warmup",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that decides a training; what is left None is filled in by data set, so that a run is always complete."""
+
+    data: str = option("sample", "data set: a name (see `orat data`), an image folder, a .npz or a .tar file")
+    method: Method = option(None, "what to train, such as at or orat; see `orat methods`")
+    model: str = option(None, "network: lenet, small_cnn, demo_cnn, resnet18, resnet34, wrn-32-10, mlp-64, ...")
+    eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
+    norm: Literal["linf", "l2", "l1"] = option("linf", "norm of that radius")
+    attack_steps: int = option(None, "steps of the training attack")
+    attack_step_size: float = option(None, "their size; a quarter of eps if not given")
+    attack_start: Literal["uniform", "gaussian", "none"] = option(
+        None, "where the training attack starts", unset="gaussian for trades, mart and mail, else uniform"
+    )
+    attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
+    attack_mode: Literal["eval", "train"] = option("eval", "mode of the network while it is attacked")
+    noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors", "instance"] = option(
+        "none", "labels to flip"
+    )
+    noise_rate: float = option(0.0, "share of the labels to flip")
+    noise_seed: int = option(0, "seed of the flips, apart from the training's")
+    labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")
+    without_outliers_of: str | None = option(None, "folder of a finished run whose m largest losses are left out")
+    init_from: str | None = option(None, "finished run's folder, or file of weights, to start from")
+    validation: float = option(None, "share of the training set that is held out to choose an epoch")
+    epochs: int = option(None, "passes over the training set")
+    lr: float = option(None, "learning rate")
+    milestones: tuple[int, ...] = option(None, "epochs from which on the rate is divided by 10, such as 20,40")
+    warmup: float = option(None, "epochs over which the rate rises from 0")
+    batch_size: int = option(None, "samples a step")
+    momentum: float = option(0.9, "momentum of SGD")
+    weight_decay: float = option(None, "weight decay of SGD")
+    augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of training images")
+    image_size: tuple[int, int] | None = option(None, "resize a folder's images to this, such as 32x48", parse=size)
+    normalize: bool = option(False, "normalize by the training set's mean and deviation, inside the network")
+    precision: Literal["auto", "mixed", "tf32", "float32"] = option(
+        "auto", "arithmetic: mixed with bfloat16, TF32 or plain; auto is mixed on a GPU, plain on a CPU"
+    )
+    seed: int = option(0, "seed of the weights, the batches and the attacks")
+
+    def __post_init__(self) -> None:
+        if self.method is None:
+            raise unknown("method", "None", METHODS)
+        if not isinstance(self.method, Method):
+            raise InputError(f"method = {self.method!r}: give a value such as orat.ORAT(m=0.3)")
+        defaults = defaults_for(self.data)
+        epochs = defaults["epochs"] if self.epochs is None else self.epochs
+        scaled = {round(share * epochs) for share in defaults["milestones"]}
+        defaults["milestones"] = tuple(sorted(scaled - {0, 1}))  # a run of few epochs has no drop before its second
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        object.__setattr__(self, "method", self.method.filled(self.data))
+        if self.attack_start is None:
+            object.__setattr__(self, "attack_start", self.method.attack_start)
+        if self.attack_step_size is None:
+            object.__setattr__(self, "attack_step_size", self.eps / 4)
+        check_choices(self)
+        check(self)
+
+    @property
+    def method_name(self) -> str:
+        """The method's name on the command line."""
+        return NAMES[type(self.method)]
+
+    @property
+    def id(self) -> str:
+        """A short hash of all fields: the same run has the same id anywhere."""
+        return hashlib.sha256(json.dumps(self.record(), sort_keys=True).encode()).hexdigest()[:10]
+
+    def record(self) -> dict[str, Any]:
+        """The run as plain JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain |= floats(self)
+        plain["method"] = {"name": self.method_name, **asdict(self.method), **floats(self.method)}
+        return {"format": FORMAT, **json.loads(json.dumps(plain))}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Run:
+        """The run that a record describes."""
+        if record.get("format") != FORMAT:
+            raise InputError(f"run format {record.get('format')!r} is not {FORMAT}: written by another version of orat")
+        plain = {name: value for name, value in record.items() if name != "format"}
+        method = dict(plain.pop("method"))
+        for name in ("milestones", "image_size"):
+            plain[name] = None if plain[name] is None else tuple(plain[name])
+        return cls(method=METHODS[method.pop("name")](**method), **plain)
+
+
+def floats(value: Run | Method) -> dict[str, float]:
+    """The fields that are floats, however they were written."""
+    return {name: float(getattr(value, name)) for name, hint in get_type_hints(type(value)).items() if hint is float}
+
+
+def check(run: Run) -> None:
+    """Refuses values that cannot be meant."""
+    if not run.eps >= 0 or (run.norm == "linf" and run.eps > 1):
+        raise InputError(
+            f"eps = {run.eps:g}: inputs live in [0, 1], so the radius does too; did you mean {run.eps:g}/255?"
+        )
+    if not 0 <= run.noise_rate < 1:
+        raise InputError(f"noise_rate = {run.noise_rate:g}: give a share in [0, 1), such as 0.4")
+    if run.noise != "none" and run.noise_rate == 0:
+        raise InputError(f"noise = {run.noise!r} with noise_rate = 0 flips nothing: give a rate, such as 0.4")
+    if run.noise == "none" and run.noise_rate > 0:
+        raise InputError(f"noise_rate = {run.noise_rate:g} without noise: say which, such as --noise symmetric")
+    if run.labels is not None and run.noise != "none":
+        raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
+    if not 0 <= run.validation < 1:
+        raise InputError(f"validation = {run.validation:g}: give a share in [0, 1), such as 0.05")
+    for name in ("epochs", "batch_size"):
+        if getattr(run, name) < 1:
+            raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
+    for name in NOT_NEGATIVE:
+        if not getattr(run, name) >= 0:
+            raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
+
+
+def read_run(folder: Path) -> Run:
+    """The run whose folder this is."""
+    file = folder / "run.json"
+    if not file.is_file():
+        raise InputError(f"{folder} is not a run folder: there is no run.json in it; give the folder of a run")
+    try:
+        return Run.from_record(json.loads(file.read_text()))
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} is damaged ({error}): it was not written by this version of orat") from None

@@ -1,0 +1,134 @@
+"""The folder of a run: every file in it is replaced whole or not at all, so that stopping anywhere loses nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as tensor_bytes
+from torch import Tensor, nn
+
+from orat.core.errors import InputError
+from orat.core.files import replace_file
+from orat.data.source import Dataset
+from orat.training.run import Run, read_run
+
+
+class RunFolder:
+    """run.json says what is trained, config.json what for, history.jsonl how it went, result.json that it is done."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = FileLock(path / ".lock")
+
+    def claim(self, run: Run, train: Dataset) -> None:
+        """Makes the folder this run's, or finds that it already is; refuses a folder with anything else in it."""
+        self.check(run)
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.lock.acquire(blocking=False)
+        except Timeout:
+            raise InputError(f"{self.path} is in use by another process that trains this run: wait for it") from None
+        config = {"model": run.model, "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
+        self.write_json("config.json", config)
+        self.write_json("run.json", run.record())
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Replaces one JSON file."""
+        replace_file(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
+
+    def check(self, run: Run) -> None:
+        """Refuses a folder that belongs to another run or to something else."""
+        if self.path.is_file():
+            raise InputError(f"{self.path} is a file: give --out a new folder")
+        if not self.path.is_dir() or not any(self.path.iterdir()):
+            return
+        if not (self.path / "run.json").is_file():
+            if all(file.name.startswith(".") or file.name == "config.json" for file in self.path.iterdir()):
+                return  # stopped before its first file was whole
+            raise InputError(f"{self.path} has files in it, but none of a run: give --out a new or empty folder")
+        there = read_run(self.path)
+        if there != run:
+            raise InputError(f"{self.path} belongs to another run ({difference(there, run)}): give --out a new folder")
+
+    def result(self) -> dict[str, Any] | None:
+        """The result of a finished run."""
+        file = self.path / "result.json"
+        return json.loads(file.read_text()) if file.is_file() else None
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of the epochs so far; what a kill left of a last one is none."""
+        file = self.path / "history.jsonl"
+        whole, _, _ = file.read_text().rpartition("\n") if file.is_file() else ("", "", "")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def write_history(self, records: list[dict[str, Any]]) -> None:
+        """The history with exactly these lines."""
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        replace_file(self.path / "history.jsonl", lines.encode())
+
+    def append_history(self, record: dict[str, Any]) -> None:
+        """The history with one more line."""
+        with (self.path / "history.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def save_resume(self, content: dict[str, Any]) -> None:
+        """Replaces the one resume file, after the history that it counts on has reached the disk."""
+        with (self.path / "history.jsonl").open("a") as history:
+            os.fsync(history.fileno())
+        buffer = io.BytesIO()  # through memory, because torch reports a full disk as no OSError
+        torch.save(content, buffer)
+        replace_file(self.path / "resume.pt", buffer.getvalue())
+
+    def can_resume(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return (self.path / "resume.pt").is_file()
+
+    def load_resume(self, device: torch.device) -> dict[str, Any] | None:
+        """What was saved to go on from, if the run was stopped."""
+        if not self.can_resume():
+            return None
+        file = self.path / "resume.pt"
+        try:
+            return torch.load(file, map_location=device, weights_only=True)
+        except (RuntimeError, pickle.UnpicklingError, EOFError):
+            raise InputError(f"{file} is damaged: remove it to start the run over") from None
+
+    def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
+        """Tensors by name as one safetensors file."""
+        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        replace_file(self.path / f"{name}.safetensors", tensor_bytes(plain))
+
+    def load_tensors(self, name: str) -> dict[str, Tensor]:
+        """The tensors of one safetensors file."""
+        file = self.path / f"{name}.safetensors"
+        if not file.is_file():
+            raise InputError(
+                f"there is no {file.name} in {self.path}: the run is not finished; run the same train command"
+            )
+        return load_tensors(file.read_bytes())
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Writes the result, whose presence means done, and removes what only an unfinished run needs."""
+        self.write_json("result.json", result)
+        (self.path / "resume.pt").unlink(missing_ok=True)
+
+
+def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:
+    """The first field, of all or among these, in which two runs differ, in words."""
+    old, new = there.record(), here.record()
+    names = (name for name in among or new if old.get(name) != new[name])
+    return next((f"{name}: {old.get(name)} there, {new[name]} here" for name in names), None)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of all that the model has learned."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}

@@ -1,0 +1,84 @@
+"""Clothing1M (Xiao et al., 2015) as its owners give it out -> the two training sets of the paper.
+
+The folder has category_names_eng.txt; lists of images (clean_train_key_list.txt, clean_test_key_list.txt,
+noisy_train_key_list.txt); and their labels, an image and a class a line (clean_label_kv.txt, noisy_label_kv.txt).
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from orat.core.console import Display
+from orat.core.errors import InputError
+from orat.core.files import replace_file
+from orat_paper.reproduce.settings import Places
+
+TRAIN, TEST, NOISY = 30_000, 10_000, 6000  # images; the last are of the first, with labels of web pages
+SIDE = 32  # pixels: the paper does not say, and Small-CNN is for images of this size
+SEED = 0
+
+Labeled = list[tuple[str, int]]  # images and their classes
+
+
+def make_clothing(places: Places, display: Display) -> None:
+    """Writes both training sets where the runs look for them, unless they are there."""
+    if all(places.clothing(kind).is_file() for kind in ("clean", "noisy")):
+        return
+    folder = Path(places.data["clothing1m"]).expanduser()
+    chance = random.Random(SEED)
+    clean = drawn(labeled(folder, "clean_train", "clean"), TRAIN, chance)
+    test = drawn(labeled(folder, "clean_test", "clean"), TEST, chance)
+    noisy = clean[: len(clean) - NOISY] + drawn(labeled(folder, "noisy_train", "noisy"), NOISY, chance)
+    names = text_of(folder / "category_names_eng.txt").splitlines()
+    places.clothing("clean").parent.mkdir(parents=True, exist_ok=True)
+    for kind, train in (("clean", clean), ("noisy", noisy)):
+        display.line(f"reading {len(train) + len(test):,} images of Clothing1M ({kind})")
+        write(places.clothing(kind), folder, train, test, names)
+
+
+def write(file: Path, folder: Path, train: Labeled, test: Labeled, names: list[str]) -> None:
+    """One training set and the test set as arrays."""
+    arrays: dict[str, npt.NDArray[Any]] = {"class_names": np.array(names)}
+    for part, images in (("train", train), ("test", test)):
+        arrays[f"x_{part}"] = np.stack([pixels(folder / name) for name, _ in images])
+        arrays[f"y_{part}"] = np.array([label for _, label in images])
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    replace_file(file, buffer.getvalue())
+
+
+def labeled(folder: Path, keys: str, labels: str) -> Labeled:
+    """The images of a list with their classes."""
+    pairs = (line.split() for line in text_of(folder / f"{labels}_label_kv.txt").splitlines())
+    classes = {name: int(label) for name, label in pairs}
+    return [(name, classes[name]) for name in text_of(folder / f"{keys}_key_list.txt").split() if name in classes]
+
+
+def drawn(images: Labeled, count: int, chance: random.Random) -> Labeled:
+    """So many of the images, in an order by chance."""
+    if len(images) < count:
+        raise InputError(f"Clothing1M has {count:,} such images, but here are {len(images):,}: get all of its files")
+    return chance.sample(images, count)
+
+
+def text_of(file: Path) -> str:
+    """The content of one of the lists."""
+    if not file.is_file():
+        raise InputError(f"there is no {file}: give --data clothing1m=FOLDER, as its owners give it out")
+    return file.read_text()
+
+
+def pixels(file: Path) -> npt.NDArray[np.uint8]:
+    """A color image at the size that networks see."""
+    try:
+        with Image.open(file) as image:
+            return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+    except OSError as error:
+        raise InputError(f"cannot read {file} ({error}): get it again") from None

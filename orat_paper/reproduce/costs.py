@@ -1,0 +1,80 @@
+"""How long trials take: the operations of their runs over the rate at which such operations were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from orat.methods import ST, AoRR
+from orat.models.catalog import build
+from orat.models.operations import forward_operations
+from orat.training.setup import ATTACKED, LEARNED
+from orat_paper.reproduce.settings import Trial
+
+# Shape, classes, training and test samples.
+SIZES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
+    "mnist": ((1, 28, 28), 10, 60_000, 10_000),
+    "cifar10": ((3, 32, 32), 10, 50_000, 10_000),
+    "cifar100": ((3, 32, 32), 100, 50_000, 10_000),
+    "clothing1m": ((3, 32, 32), 14, 30_000, 10_000),
+    **dict.fromkeys(("toy-balanced", "toy-imbalanced", "toy-imbalanced-2"), ((2,), 2, 200, 1000)),
+}
+# Operations of one answer of the paper's networks, as `forward_operations` counts them, which takes seconds to load.
+FORWARD = {
+    "lenet": 17_068_032, "small_cnn": 267_049_984, "resnet18": 1_110_937_600, "wrn-32-10": 13_317_812_736, "mlp-3": 24,
+    "mlp-20-20-20": 1760, "mlp-64": 512,
+}  # fmt: skip
+# Milliseconds of one step of ORAT (PGD-10 and update) on so many samples of this data set: measured.
+MEASURED = {
+    "cuda": {"lenet": (1.54, "mnist", 128), "small_cnn": (5.42, "cifar10", 128), "resnet18": (13.79, "cifar100", 128)},
+    "cpu": {"lenet": (508.0, "mnist", 128)},
+}
+SMALL = 5.7  # milliseconds of such a step of an MLP on 200 points, which take any device about as long
+INSTEAD = {"cuda": "resnet18", "cpu": "lenet"}  # whose rate stands for that of networks that were not measured
+BASIS = (
+    "time: of what is not done, the operations (training attacks, updates, tests) over the rate of a training step, "
+    "as measured on one NVIDIA H200 (GPU) or on two cores of an AMD EPYC (CPU), a run alone; AutoAttack is not in it"
+)
+TEST_STEPS = 1 + 20 + 30  # of FGSM, PGD-20 and CW
+VALIDATION_STEPS = 10
+PLAIN = (ST, AoRR)  # methods without an attack
+
+
+def seconds(trials: Iterable[Trial], device: str) -> float:
+    """What these trials take on such a device, one after the other."""
+    return sum(operations(trial) / rate(device, trial.run.model) for trial in trials)
+
+
+def operations(trial: Trial) -> float:
+    """Those of a trial, and of the run that has to be finished before it."""
+    run = trial.run
+    _, _, n, test = SIZES[trial.cell.data]
+    held_out = run.validation * n
+    steps = 0 if isinstance(run.method, PLAIN) else run.attack_steps
+    samples = (n - held_out) * (ATTACKED * steps + LEARNED) + held_out * attacked(VALIDATION_STEPS)
+    tests = run.epochs if trial.every_epoch else 1 + bool(held_out)
+    own = forward(run.model, trial.cell.data) * (run.epochs * samples + tests * test * attacked(TEST_STEPS))
+    return own + (operations(trial.before) if trial.before else 0)
+
+
+def attacked(steps: int) -> int:
+    """Times the arithmetic of an answer that an attack of so many steps takes, and the answers before and after it."""
+    return ATTACKED * steps + 2
+
+
+@cache
+def forward(model: str, data: str) -> int:
+    """Operations of one answer."""
+    if model in FORWARD:
+        return FORWARD[model]
+    shape, classes, _, _ = SIZES[data]
+    return forward_operations(build(model, shape, classes, seed=0), shape)
+
+
+@cache
+def rate(device: str, model: str) -> float:
+    """Operations a second, as measured with this network, or with one that stands for it."""
+    known = MEASURED[device]
+    name = model if model in known or model.startswith("mlp") else INSTEAD[device]
+    milliseconds, data, samples = known.get(name, (SMALL, "toy-balanced", 200))
+    return samples * forward(name, data) * (ATTACKED * 10 + LEARNED) / (milliseconds / 1000)

@@ -1,0 +1,487 @@
+"""Proves that a change of the code changes no number: records tiny runs of two checkouts, and compares them.
+
+python scripts/same_numbers.py record CHECKOUT OUT.json [--only SUBSTRING] [--jobs N] [--spelling old|new]
+python scripts/same_numbers.py compare OLD.json NEW.json [--only SUBSTRING]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TIME_LIMIT = 300.0  # seconds that one process may take
+POLL = 0.002  # seconds between two looks at a run's folder
+INTO_EPOCH = 0.02  # seconds after an epoch's record until the process is held, so that a checkpoint of it is over
+HELD = 2.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
+
+# Words of the arguments below -> words of a checkout that is recorded with `--spelling new`.
+RENAMED = {
+    "--engine replica": "--engine folded",
+}
+
+# What is compared, in this order: what comes first in a run is first here, so that the first difference tells most.
+FIELDS = (
+    "scouting",  # losses of the epochs before the first
+    "estimates",  # what the method's state says after each epoch, those of scouting among them: values without names
+    "trace",  # epoch, loss and validation accuracies of each epoch from the first on
+    "cut", "corrected",  # samples, in the end
+    "last", "chosen",  # accuracies on the test part
+    "weights", "chosen_weights",  # hashes
+    "resumed",  # of a run that is killed: whether it was, and whether it then gave the numbers of one that was not
+)  # fmt: skip
+
+# file: shape of an image, training and test samples
+DATA = {
+    "gray.npz": ((12, 12), 360, 60),
+    "color.npz": ((3, 12, 12), 360, 60),
+    "large.npz": ((16, 16), 240, 60),  # enough for LeNet
+    "few.npz": ((8, 8), 90, 18),  # for ResNet-18
+}
+CLASSES = 3
+
+# What all rows share; a flag that a row gives again is the row's.
+SHARED = """
+    --data gray.npz --model demo_cnn --noise symmetric --noise-rate 0.3 --validation 0.1 --epochs 4 --batch-size 32
+    --lr 0.05 --milestones 4 --warmup 0 --augment none --weight-decay 2e-4 --eps 0.1 --attack-steps 3 --device cpu
+"""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A point where a run is killed: after the checkpoint at the end of an epoch, some epochs later or at once."""
+
+    epoch: int  # those of scouting among them, counted from 1
+    later: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run: its name, its arguments beside the shared ones, and where it is killed, once or several times."""
+
+    name: str
+    arguments: str
+    kills: tuple[Kill, ...] = ()
+
+
+def killed(name: str, arguments: str, *points: tuple[Kill, ...]) -> list[Row]:
+    """A run that is not killed, and the same one killed at each of these points."""
+    rows = [Row(f"long {name}", arguments)]
+    for kills in points:
+        words = " and ".join(f"{kill.epoch + kill.later}{' (older save)' * bool(kill.later)}" for kill in kills)
+        rows.append(Row(f"long {name}, killed in {words}", arguments, kills))
+    return rows
+
+
+SCOUTS = "--method orat --scout-model quick_cnn --scout-epochs 6"
+LONG = "--attack-steps 10 --epochs 6"
+LENET = "--data large.npz --model lenet --batch-size 48"
+CHOSEN = {
+    "at": "--method at",
+    "orat m": "--method orat --m 0.2",
+    "orat minmax": "--method orat --m 0.2 --solver minmax",
+    "orat automatic": SCOUTS,
+    "raa": "--method raa --burn-in 1",
+    "mail": "--method mail --burn-in 1",
+}
+
+ROWS = [
+    # every method
+    Row("st", "--method st"),
+    Row("at", "--method at"),
+    Row("trades", "--method trades"),
+    Row("mart", "--method mart"),
+    Row("gairat", "--method gairat --burn-in 1"),
+    Row("gairat sigmoid", "--method gairat --burn-in 1 --weight sigmoid --shift 0"),
+    Row("gairat discrete", "--method gairat --burn-in 1 --weight discrete"),
+    Row("mail at", "--method mail --form at --burn-in 1"),
+    Row("mail trades", "--method mail --form trades --burn-in 1"),
+    Row("mail batch", "--method mail --scale batch --burn-in 1"),
+    Row("wmmr", "--method wmmr"),
+    Row("wmmr plain attack", "--method wmmr --weighted-attack no"),
+    Row("wmmr detached", "--method wmmr --detach-weights yes"),
+    Row("raa", "--method raa --burn-in 1"),
+    Row("raa persistent", "--method raa --burn-in 1 --persistent yes --confidence 0.5"),
+    Row("burn-in by itself", "--method raa --epochs 5"),
+    Row("aorr", "--method aorr --m 0.2"),
+    # forms of orat that are told m
+    Row("orat rank", "--method orat --m 0.2 --solver rank"),
+    Row("orat rank k", "--method orat --m 40 --k 0.9"),
+    Row("orat rank ramp", "--method orat --m 0.2 --burn-in 2 --ramp 1 --epochs 5"),
+    Row("orat minmax", "--method orat --m 0.2 --solver minmax"),
+    Row("orat minmax k ramp", "--method orat --m 0.2 --k 0.9 --solver minmax --burn-in 1 --ramp 2"),
+    Row("orat minmax authors", "--method orat --m 0.2 --solver minmax --scalar-start authors --scalar-rate constant"),
+    # and those that are not
+    Row("orat automatic default", "--method orat --epochs 8 --lr 0.1"),
+    Row("orat automatic quick scouts", SCOUTS),
+    Row("orat automatic own scouts", "--method orat --scout-model demo_cnn --scout-epochs 16"),
+    Row("orat automatic small_cnn", "--method orat --model small_cnn --scout-epochs 4 --data large.npz --epochs 2"),
+    Row("orat automatic lenet", f"--method orat {LENET} --scout-model lenet --scout-epochs 8"),
+    Row("orat automatic lenet, quick scouts", f"--method orat {LENET} --scout-epochs 6"),
+    Row("orat automatic options", f"{SCOUTS} --confidence 1 --memory 0.5 --burn-in 7"),
+    Row("orat automatic crop-flip", f"{SCOUTS} --data color.npz --augment crop-flip"),
+    Row("orat score scout", f"{SCOUTS} --score scout"),
+    Row("orat score scout m", f"{SCOUTS} --score scout --m 0.2"),
+    Row("orat score natural", "--method orat --score natural --epochs 6"),
+    Row("orat score adversarial", "--method orat --score adversarial --epochs 6"),
+    Row("orat measure loss", f"{SCOUTS} --measure loss"),
+    Row("orat measure margin", f"{SCOUTS} --measure margin"),
+    # how steps are executed
+    *(
+        Row(f"{name}, {engine}, {precision}", f"{arguments} --engine {engine} --precision {precision}")
+        for name, arguments in CHOSEN.items()
+        for engine in ("plain", "replica")
+        for precision in ("auto", "mixed")
+    ),
+    # attacks, schedules and images
+    Row("l2", "--method at --norm l2 --eps 0.5"),
+    Row("l1", "--method at --norm l1 --eps 4"),
+    Row("attack warm-up", "--method at --attack-warmup 2.5"),
+    Row("warm-up", "--method at --warmup 1.5"),
+    Row("milestones", "--method at --milestones 2,3"),
+    Row("schedule by itself", "--method orat --m 0.2 --warmup 1.5 --attack-warmup 2 --milestones 2,4 --epochs 5"),
+    Row("normalize", "--method orat --m 0.2 --normalize yes"),
+    Row("crop-flip", "--method at --data color.npz --augment crop-flip"),
+    Row("flip", "--method orat --m 0.2 --data color.npz --augment flip --normalize yes"),
+    Row("attack in train mode", "--method at --attack-mode train --model small_cnn --epochs 2"),
+    Row("attack from the image", "--method at --attack-start none"),
+    Row("attack from gaussian", "--method at --attack-start gaussian"),
+    Row("seeds", "--method at --seed 3 --noise-seed 5"),
+    Row("no validation", "--method at --validation 0"),
+    Row("asymmetric", "--method orat --m 0.2 --noise asymmetric"),
+    Row("asymmetric-authors", "--method orat --m 0.2 --noise asymmetric-authors"),
+    Row("instance", "--method orat --m 0.2 --noise instance"),
+    # networks
+    Row("lenet", f"--method at {LENET}"),
+    Row("lenet mixed", f"--method orat --m 0.2 {LENET} --precision mixed"),
+    Row("small_cnn", "--method at --model small_cnn --epochs 2"),
+    Row("small_cnn orat", "--method orat --m 0.2 --model small_cnn --epochs 3 --precision mixed"),
+    Row("resnet18", "--method at --model resnet18 --epochs 1 --data few.npz --attack-steps 2"),
+    Row("mlp-8", "--method orat --m 0.2 --model mlp-8"),
+    Row(
+        "toy",
+        "--method orat --m 0.02 --data toy-balanced --model mlp-3 --noise none --noise-rate 0 --eps 0.01 --epochs 8",
+    ),
+    # killed, and given again
+    *killed("at", f"--method at {LONG}", (Kill(3),), (Kill(2, 2),)),
+    *killed("orat rank", f"--method orat --m 0.2 {LONG}", (Kill(2),), (Kill(3, 1),)),
+    *killed("orat minmax", f"--method orat --m 0.2 --solver minmax {LONG}", (Kill(3, 1),)),
+    *killed("raa", f"--method raa --burn-in 1 {LONG}", (Kill(3, 1),)),
+    *killed(
+        "orat automatic", f"{SCOUTS} {LONG}",
+        (Kill(2),), (Kill(3, 2),), (Kill(6),), (Kill(7),), (Kill(9, 1),), (Kill(4), Kill(8)),
+    ),
+    *killed("lenet", f"--method orat {LENET} --scout-model lenet --scout-epochs 6", (Kill(3), Kill(8))),
+]  # fmt: skip
+
+
+@dataclass
+class Recorder:
+    """Runs rows of one checkout, each in its own folder of a temporary one."""
+
+    checkout: Path
+    folder: Path
+    spelling: str
+
+    def environment(self) -> dict[str, str]:
+        """That of a process which imports the checkout, and computes in one thread on the CPU."""
+        rest = {name: value for name, value in os.environ.items() if name != "ORAT_DATA"}
+        return rest | {"PYTHONPATH": str(self.checkout), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+    def check(self) -> None:
+        """Refuses a checkout that is not what `import orat` finds."""
+        where = [sys.executable, "-c", "import orat; print(orat.__file__)"]
+        done = subprocess.run(where, env=self.environment(), cwd=self.folder, capture_output=True, text=True)
+        if done.returncode or not Path(done.stdout.strip()).is_relative_to(self.checkout):
+            raise SystemExit(f"`import orat` is {done.stdout or done.stderr}, not in {self.checkout}")
+
+    def record(self, number: int, row: Row) -> dict[str, Any]:
+        """What a row gives: its numbers, or why there are none."""
+        started = time.monotonic()
+        out = f"{number:03d}"
+        words = f"--out {out} {SHARED} {row.arguments}"
+        if self.spelling == "new":
+            for old, new in RENAMED.items():
+                words = re.sub(rf"(?<!\S){re.escape(old)}(?!\S)", new, words)
+        command = [sys.executable, "-m", "orat", "train", *words.split()]
+        sittings = []
+        try:
+            for kill in row.kills:
+                sittings.append(self.kill(command, self.folder / out, kill))
+                if not sittings[-1]["killed"]:
+                    break
+            said = self.finish(command)
+            found = numbers(self.folder / out)
+        except (OSError, ValueError, KeyError, RuntimeError, subprocess.TimeoutExpired) as error:
+            found, said = {"error": f"{type(error).__name__}: {error}"}, ""
+        if row.kills:
+            at = [*(sitting.pop("said") for sitting in sittings[1:]), said]
+            for sitting, text in zip(sittings, at, strict=True):
+                resumed = re.search(r"going on from (.+)", text)
+                sitting["went_on_from"] = resumed[1] if resumed else None
+                sitting.pop("said", None)
+            found["sittings"] = sittings
+        return found | {"seconds": round(time.monotonic() - started, 1)}
+
+    def start(self, command: list[str]) -> subprocess.Popen[str]:
+        """The command as a process."""
+        return subprocess.Popen(
+            command, env=self.environment(), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    def finish(self, command: list[str]) -> str:
+        """The command to its end, and what it said."""
+        process = self.start(command)
+        try:
+            said = process.communicate(timeout=TIME_LIMIT)[1]
+        finally:
+            process.kill()
+        if process.returncode:
+            raise RuntimeError(f"exit status {process.returncode}: {(said.strip().splitlines() or [''])[-1]}")
+        return said
+
+    def kill(self, command: list[str], out: Path, kill: Kill) -> dict[str, Any]:
+        """The command until it is killed: held before an epoch for so long that this is saved, and let go until then.
+
+        Checkpoints follow the clock, which goes on while the process is held. So runs need not be slow.
+        """
+        process = self.start(command)
+        try:
+            if wait(process, lambda: records(out) >= kill.epoch - 1):
+                time.sleep(INTO_EPOCH)
+                process.send_signal(signal.SIGSTOP)
+                before = checkpoints(out)
+                time.sleep(HELD)
+                process.send_signal(signal.SIGCONT)
+                target = kill.epoch + kill.later
+                wait(process, lambda: records(out) >= target and checkpoints(out) != before)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            said = process.communicate()[1]
+        happened = process.returncode == -signal.SIGKILL and not (out / "result.json").is_file()
+        return {"killed": happened, "epochs": records(out), "saved": sorted(checkpoints(out)), "said": said}
+
+
+def wait(process: subprocess.Popen[str], until: Callable[[], bool]) -> bool:
+    """Whether something came true before a process ended or its time was over."""
+    end = time.monotonic() + TIME_LIMIT
+    while process.poll() is None and time.monotonic() < end:
+        if until():
+            return True
+        time.sleep(POLL)
+    return False
+
+
+def records(out: Path) -> int:
+    """The epochs that are over, those of scouting among them; -1 before the first begins."""
+    files = [out / name for name in ("cross_fit.jsonl", "history.jsonl")]
+    there = [file.read_bytes().count(b"\n") for file in files if file.is_file()]
+    return sum(there) if there else -1
+
+
+def checkpoints(out: Path) -> dict[str, int]:
+    """The files to go on from, and when each was written."""
+    return {file.name: file.stat().st_mtime_ns for file in out.glob("[!.]*.pt")}
+
+
+def numbers(out: Path) -> dict[str, Any]:
+    """The numbers of a finished run."""
+    history = lines_of(out / "history.jsonl")
+    scouting = [*lines_of(out / "cross_fit.jsonl"), *(record for record in history if record["epoch"] < 1)]
+    trained = [record for record in history if record["epoch"] >= 1]
+    result = json.loads((out / "result.json").read_text())
+    return {
+        "scouting": [record["loss"] for record in scouting],
+        "estimates": [list((record.get("state") or {}).values()) for record in (*scouting, *trained)],
+        "trace": [{name: record[name] for name in ("epoch", "loss", "validation")} for record in trained],
+        "cut": (result.get("outliers") or {}).get("cut"),
+        "corrected": (result.get("corrections") or {}).get("changed"),
+        "last": result["last"],
+        "chosen": result["chosen"],
+        "weights": hash_of(out / "model.safetensors"),
+        "chosen_weights": hash_of(out / "chosen.safetensors"),
+    }
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    """The records of a file with one a line; none where there is no file."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def hash_of(file: Path) -> str | None:
+    """A hash over the tensors of a safetensors file: names, types, shapes and bytes, by name."""
+    if not file.is_file():
+        return None
+    content = file.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    tensors = json.loads(content[8:start])
+    digest = hashlib.sha256()
+    for name in sorted(tensors.keys() - {"__metadata__"}):
+        tensor = tensors[name]
+        begin, end = (start + place for place in tensor["data_offsets"])
+        digest.update(f"{name} {tensor['dtype']} {tensor['shape']}\n".encode() + content[begin:end])
+    return digest.hexdigest()
+
+
+def make_data(folder: Path) -> None:
+    """Images whose class is where a bright stripe is, under much noise."""
+    for name, (shape, train, test) in DATA.items():
+        generator = np.random.default_rng(0)
+        arrays = {}
+        for part, n in (("train", train), ("test", test)):
+            labels = np.arange(n) % CLASSES
+            images = generator.integers(0, 150, (n, *shape), dtype=np.uint8)
+            rows = shape[-2] // CLASSES
+            for image, label in zip(images, labels, strict=True):
+                image[..., rows * label : rows * (label + 1), :] += 80
+            arrays |= {f"x_{part}": images, f"y_{part}": labels}
+        np.savez(folder / name, **arrays)
+
+
+def twin_of(row: Row) -> Row:
+    """The same run without a kill."""
+    return next(other for other in ROWS if other.arguments == row.arguments and not other.kills)
+
+
+def selected(only: str) -> list[Row]:
+    """The rows that have this in their name, and those that they are held against."""
+    rows = [row for row in ROWS if only in row.name]
+    rows += [twin_of(row) for row in rows if row.kills and twin_of(row) not in rows]
+    return list({row.name: row for row in rows}.values())
+
+
+def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> int:
+    """Runs the rows of one checkout, and writes what they gave."""
+    started, rows = time.monotonic(), selected(only)
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = Recorder(checkout.resolve(), Path(folder), spelling)
+        recorder.check()
+        make_data(Path(folder))
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = {pool.submit(recorder.record, number, row): row for number, row in enumerate(rows)}
+            for future in as_completed(futures):
+                name = futures[future].name
+                found[name] = future.result()
+                outcome = found[name].get("error") or "; ".join(map(words_of, found[name].get("sittings", [])))
+                print(f"{len(found):3d}/{len(rows)}  {found[name]['seconds']:5.1f} s  {name}  {outcome}", flush=True)
+    for row in rows:
+        if row.kills and "error" not in found[row.name]:
+            found[row.name]["resumed"] = compared_with_twin(found[row.name], found[twin_of(row).name])
+    content = {"checkout": str(checkout.resolve()), "rows": {row.name: found[row.name] for row in rows}}
+    out.write_text(json.dumps(content, indent=1) + "\n")
+    troubles = {row.name: words for row in rows if (words := trouble(found[row.name]))}
+    for name, words in troubles.items():
+        print(f"TROUBLE  {name}: {words}")
+    resumed = sum(bool(row.kills) for row in rows)
+    seconds = time.monotonic() - started
+    print(f"{len(rows)} runs, {resumed} of them killed, {len(troubles)} with trouble, {seconds:.0f} s: {out}")
+    return int(bool(troubles))
+
+
+def words_of(sitting: dict[str, Any]) -> str:
+    """How far a run was when it was killed, and from where it went on."""
+    done = f"killed after {sitting['epochs']} epochs" if sitting["killed"] else "NOT killed"
+    return f"{done}, went on from {sitting['went_on_from']}"
+
+
+def compared_with_twin(row: dict[str, Any], twin: dict[str, Any]) -> dict[str, Any]:
+    """Whether a run was killed wherever it was to be, and what it then gave other than the same run without a kill."""
+    return {
+        "killed": all(sitting["killed"] for sitting in row["sittings"]),
+        "differs": first_difference(twin, row, FIELDS[:-1]),
+    }
+
+
+def trouble(row: dict[str, Any]) -> str | None:
+    """What is wrong with a row by itself."""
+    if "error" in row:
+        return str(row["error"])
+    resumed = row.get("resumed", {"killed": True, "differs": None})
+    if resumed["differs"]:
+        return f"not the numbers of the run without a kill: {resumed['differs']}"
+    return None if resumed["killed"] else "ended before it could be killed"
+
+
+def first_difference(old: dict[str, Any], new: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    """The first of these fields in which two rows differ, and both values; None where they are the same."""
+    for row, side in ((old, "old"), (new, "new")):
+        if "error" in row:
+            return f"{side} failed: {row['error']}"
+    return next((words for name in names if (words := difference(old.get(name), new.get(name), name))), None)
+
+
+def difference(old: Any, new: Any, path: str) -> str | None:
+    """The first place in which two JSON values differ, and what is there."""
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        parts = (difference(one, other, f"{path}[{i}]") for i, (one, other) in enumerate(zip(old, new, strict=True)))
+    elif isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        parts = (difference(old[name], new[name], f"{path}.{name}") for name in old)
+    else:
+        same = type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        return None if same else f"{path}: {shown(old)} -> {shown(new)}"
+    return next(filter(None, parts), None)
+
+
+def shown(value: Any) -> str:
+    """A value, shortened if it is long."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def compare(old_file: Path, new_file: Path, only: str) -> int:
+    """A line for each row of either file, then how many are equal."""
+    old, new = (json.loads(file.read_text())["rows"] for file in (old_file, new_file))
+    names = [name for name in {**old, **new} if only in name]
+    width = max(map(len, names), default=0)
+    counts = {"equal": 0, "different": 0, "missing": 0}
+    for name in names:
+        if name not in old or name not in new:
+            verdict, kind = f"MISSING in {new_file if name in old else old_file}", "missing"
+        elif words := first_difference(old[name], new[name], FIELDS):
+            verdict, kind = f"DIFFERENT  {words}", "different"
+        else:
+            verdict, kind = "equal", "equal"
+        counts[kind] += 1
+        print(f"{name:{width}}  {verdict}")
+    print(f"{len(names)} runs: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    return int(counts["equal"] < len(names) or not names)
+
+
+def main() -> int:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record", help="run the rows of a checkout")
+    recording.add_argument("checkout", type=Path, help="folder that has the package in it")
+    recording.add_argument("out", type=Path, help="file for what they gave")
+    recording.add_argument("--jobs", type=int, default=2, help="runs at once (default: 2)")
+    recording.add_argument("--spelling", choices=("old", "new"), default="old", help="of the flags (default: old)")
+    comparing = commands.add_parser("compare", help="compare what two checkouts gave")
+    comparing.add_argument("old", type=Path)
+    comparing.add_argument("new", type=Path)
+    for one in (recording, comparing):
+        one.add_argument("--only", default="", metavar="SUBSTRING", help="only rows with this in their name")
+    options = parser.parse_args()
+    if options.command == "compare":
+        return compare(options.old, options.new, options.only)
+    return record(options.checkout, options.out, options.only, options.jobs, options.spelling)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

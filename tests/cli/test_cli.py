@@ -1,0 +1,292 @@
+"""The command line as a user meets it: real processes, real files, one line for what is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from quick_runs import hears_ctrl_c
+
+from orat.cli.main import main
+from orat.training.run_folder import RunFolder
+
+QUICK = [
+    "--model", "mlp-16", "--epochs", "2", "--lr", "0.1", "--batch-size", "32", "--eps", "26/255",
+    "--augment", "none", "--attack-steps", "3", "--warmup", "0",
+]  # fmt: skip
+
+
+def command(*arguments: str) -> list[str]:
+    """The installed command, as a process of its own."""
+    return [str(Path(sys.executable).with_name("orat")), *arguments]
+
+
+def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a command answers nonsense with."""
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+COMMANDS = (
+    "train", "train-many", "search", "evaluate", "outliers", "clean", "reproduce", "theory", "methods", "data",
+    "demo", "bench",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
+def test_help_does_not_import_torch(arguments: list[str]) -> None:
+    script = (
+        "import sys\nfrom orat.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: print('torch' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "False False\n"
+    assert "usage: orat" in done.stdout
+
+
+def test_every_field_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    for flag in ("--data", "--noise-rate", "--eps", "--k", "--m", "--solver", "--burn-in", "--milestones", "--seed"):
+        assert flag in text
+
+
+def test_train_then_evaluate_agree_and_print_json(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "a")
+    train = ["train", "--data", tiny, "--method", "orat", "--m", "0.2", "--k", "290", *QUICK, "--out", out, "--quiet"]
+    assert main([*train, "--noise", "symmetric", "--noise-rate", "0.2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["eps"] == 26 / 255
+    assert result["folder"] == out
+    assert main(["evaluate", out, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    worst = report["accuracy"].pop("worst-case")
+    assert report["accuracy"] == {name: value for name, value in result["last"].items() if name != "epoch"}
+    assert worst <= min(report["accuracy"].values())
+    assert (report["examples"], report["norm"], report["warnings"]) == (90, "linf", [])
+    assert main(["evaluate", out, "--attacks", "pgd10", "--examples", "20", "--eps", "0.2", "--json"]) == 0
+    few = json.loads(capsys.readouterr().out)
+    assert (few["examples"], few["eps"], set(few["accuracy"])) == (20, 0.2, {"natural", "pgd10", "worst-case"})
+
+
+def test_tables_say_radius_norm_and_number_of_images(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--data", tiny, "--method", "at", *QUICK, "--out", str(tmp_path / "a")]) == 0
+    captured = capsys.readouterr()
+    assert "linf, eps 26/255 (0.1020)" in captured.out
+    assert "90 test images" in captured.out
+    for title in ("Natural", "FGSM", "PGD-20", "CW", "last (epoch 2)"):
+        assert title in captured.out
+    assert "epoch 2/2" in captured.err
+
+
+def test_kill_9_in_the_middle_of_an_epoch_and_the_same_command_again_equal_an_unbroken_run(
+    tiny: str, tmp_path: Path
+) -> None:
+    quick = [*QUICK, "--epochs", "12", "--lr", "0.005", "--batch-size", "2", "--attack-steps", "5", "--device", "cpu"]
+    train = ["train", "--data", tiny, "--method", "orat", "--m", "0.2", "--noise", "symmetric", "--noise-rate", "0.2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run(command(*train, *quick, "--out", str(whole)), env=environment, check=True, capture_output=True)
+    kills = 0
+    while not (broken / "result.json").exists() and kills < 3:
+        before = len(lines(broken / "history.jsonl"))
+        with subprocess.Popen(
+            command(*train, *quick, "--out", str(broken)),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            while process.poll() is None and (
+                len(lines(broken / "history.jsonl")) < before + 2 or not (broken / "resume.pt").exists()
+            ):
+                time.sleep(0.005)
+            time.sleep(0.1)  # well into the next epoch, and before its end
+            process.send_signal(signal.SIGKILL)
+        kills += 1
+    assert not (broken / "result.json").exists(), "the run ended before it could be killed three times"
+    subprocess.run(command(*train, *quick, "--out", str(broken)), env=environment, check=True, capture_output=True)
+    for name in ("model", "state", "chosen"):
+        assert (whole / f"{name}.safetensors").read_bytes() == (broken / f"{name}.safetensors").read_bytes()
+    histories = [[record | {"seconds": 0} for record in RunFolder(folder).history()] for folder in (whole, broken)]
+    assert histories[0] == histories[1]
+    assert [record["epoch"] for record in histories[0]] == list(range(1, 13))
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tiny: str, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: the write of the checkpoint fails in the same way."""
+    out = tmp_path / "a"
+    train = command("train", "--data", tiny, "--method", "at", *QUICK, "--model", "mlp-512", "--out", str(out))
+    full = subprocess.run(
+        train, capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )  # fmt: skip
+    assert full.returncode == 2, full.stderr
+    assert "what was saved before is whole" in full.stderr.splitlines()[-1]
+    assert "Traceback" not in full.stderr
+    assert not [file for file in out.iterdir() if file.name.endswith(".new")]
+    again = subprocess.run(train, capture_output=True, text=True, check=True)
+    assert "last (epoch 2)" in again.stdout
+
+
+def test_ctrl_c_says_how_to_go_on(tiny: str, tmp_path: Path) -> None:
+    train = ["train", "--data", tiny, "--method", "at", *QUICK, "--epochs", "5000", "--out", str(tmp_path / "a")]
+    with subprocess.Popen(
+        command(*train), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+    ) as process:
+        while process.poll() is None and not lines(tmp_path / "a" / "history.jsonl"):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(("name", "goes_on"), [("search", True), ("theory", False), ("bench", False)])
+def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
+    name: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module(f"orat.cli.{name}"), "run", stopped)
+    assert main([name]) == 130
+    assert capsys.readouterr().err == f"orat: stopped{'; the same command goes on from there' if goes_on else ''}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "--methd", "at"], "did you mean '--method'"),
+        (["train"], "--method is not given"),
+        (["trian"], "trian"),
+        (["train", "--method", "orta"], "did you mean 'orat'"),
+        (["train", "--method", "at", "--k", "3"], "--k is for aorr, orat"),
+        (["train", "--method", "aorr"], "m is not given"),
+        (["train", "--method", "orat", "--score", "last"], "m is not given, which score last needs"),
+        (["train", "--method", "orat", "--k", "0.9"], "k = 0.9"),
+        (["train", "--method", "orat", "--k", "3", "--m", "5"], "k = 3, m = 5"),
+        (["train", "--method", "orat", "--m", "6000"], "m = 5700 of n = 5700"),
+        (["train", "--method", "orat", "--m", "60", "--k", "6001"], "6001 among 6000"),
+        (["train", "--method", "orat", "--m", "1.5"], "k = 1.0, m = 1.5"),
+        (["train", "--method", "at", "--eps", "8"], "did you mean 8/255"),
+        (["train", "--method", "at", "--eps", "8/0"], "--eps: '8/0' is not a number"),
+        (["train", "--method", "at", "--epochs", "1.5"], "--epochs: '1.5' is not a whole number"),
+        (["train", "--method", "at", "--noise", "symmetric", "--noise-rate", "1"], "noise_rate = 1"),
+        (["train", "--method", "at", "--model", "lenett"], "did you mean 'lenet'"),
+        (["train", "--method", "at", "--data", "mnits"], "did you mean 'mnist'"),
+        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "orat data --download mnist"),
+        (["train", "--method", "at", "--labels", "/nowhere.csv"], "/nowhere.csv"),
+        (["train", "--method", "at", "--device", "gpu9"], "gpu9"),
+        (["train", "--method", "at", "--normalize", "maybe"], "known are no, yes"),
+        (["train", "--method", "at", "stray"], "'stray'"),
+        (["evaluate", "/nowhere"], "is not a run folder"),
+        (["data", "--download", "mnits"], "did you mean 'mnist'"),
+    ],
+)
+def test_nonsense_is_answered_in_one_line_with_exit_code_2(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in wrong(capsys, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_run_cannot_be_evaluated_and_is_told_so(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["train", "--data", tiny, "--method", "at", *QUICK, "--out", str(tmp_path / "a"), "--quiet"])
+    (tmp_path / "a" / "model.safetensors").unlink()
+    capsys.readouterr()
+    assert "run the same train command" in wrong(capsys, "evaluate", str(tmp_path / "a"))
+
+
+def test_a_folder_of_two_classes_of_wide_images_with_labels_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = np.random.default_rng(0)
+    for part, n in (("train", 30), ("test", 5)):
+        for name, light in (("dark", 0), ("light", 120)):
+            (tmp_path / "photos" / part / name).mkdir(parents=True)
+            for i in range(n):
+                pixels = random.integers(light, light + 120, (20, 30, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "photos" / part / name / f"{i:02}.png")
+    given = ["dark"] * 30 + ["light"] * 30
+    given[3] = "light"
+    (tmp_path / "labels.csv").write_text("index,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(given)))
+    train = ["train", "--data", str(tmp_path / "photos"), "--labels", str(tmp_path / "labels.csv"), "--method", "orat"]
+    options = [*QUICK, "--model", "demo_cnn", "--epochs", "10", "--batch-size", "6", "--lr", "0.02", "--m", "1"]
+    options += ["--milestones", "", "--eps", "4/255", "--validation", "0", "--quiet", "--json"]
+    assert main([*train, *options, "--out", str(tmp_path / "run")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["last"]["natural"] >= 0.9
+    assert (result["outliers"]["flipped"], result["outliers"]["flipped_and_cut"]) == (1, 1)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["shape"] == [3, 20, 30]
+
+
+@pytest.mark.slow
+def test_the_demo_shows_all_methods_what_was_cut_and_the_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--epochs", "1", "--out", str(tmp_path / "demo")]) == 0
+    text = capsys.readouterr().out
+    for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "training samples were cut"):
+        assert words in text
+    for name in ("at-seed0", "orat-seed0", "orat-m-seed0"):
+        assert str(tmp_path / "demo" / name) in text
+        assert (tmp_path / "demo" / name / "result.json").is_file()
+
+
+def test_data_lists_what_is_there(capsys: pytest.CaptureFixture[str], mnist_dir: Path) -> None:
+    assert main(["data", "--data-dir", str(mnist_dir.parent), "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["mnist"]["status"], rows["mnist"]["train"], rows["mnist"]["shape"]) == ("found", 60_000, [1, 28, 28])
+    assert rows["cifar100"]["status"] == "missing"
+    assert rows["sample"]["train"] == 6_000
+    assert main(["data", "--data-dir", str(mnist_dir.parent)]) == 0
+    text = capsys.readouterr().out
+    assert "60,000" in text
+    assert "toy-imbalanced-2" in text
+
+
+def test_data_checks_a_path(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", tiny, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["train"], row["test"], row["shape"], row["classes"]) == (300, 90, [1, 12, 12], 3)
+    (tmp_path / "train" / "cat").mkdir(parents=True)
+    assert "cat" in wrong(capsys, "data", str(tmp_path))
+
+
+def test_a_device_without_a_gpu_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert "cuda" in wrong(capsys, "train", "--method", "at", "--device", "cuda")

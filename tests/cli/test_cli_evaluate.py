@@ -1,0 +1,361 @@
+"""`orat evaluate` as a user meets it: what it prints, what it writes, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from quick_runs import quick
+from safetensors.torch import save_file
+
+import orat
+from orat.attacks.suite import ATTACKS
+from orat.cli.main import main
+
+SCRIPT = """
+import torch
+from torch import nn
+from orat.models.mlp import MLP
+from orat.models.normalize import Normalize
+
+class Answer(nn.Module):
+    def __init__(self, change, classes=3):
+        super().__init__()
+        self.inner = MLP(144, (16,), classes)
+        self.change = change
+
+    def forward(self, x):
+        return self.change(self.inner(x))
+
+def network():
+    return nn.Sequential(Normalize([0.0], [1.0]), MLP(144, (16,), 3)).eval()
+
+def training():
+    return network().train()
+
+def probabilities():
+    return Answer(lambda z: z.softmax(1)).eval()
+
+def five():
+    return Answer(lambda z: z, 5).eval()
+
+def nothing():
+    return Answer(lambda z: z * float("nan")).eval()
+
+def cut():
+    torch.manual_seed(0)
+    return Answer(lambda z: z.detach()).eval()
+
+def rooted():
+    torch.manual_seed(0)
+    return Answer(lambda z: z + (0 * z).sqrt()).eval()
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on the tiny data."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    orat.train(quick(tiny, orat.AT(), epochs=6), folder)
+    return folder
+
+
+@pytest.fixture
+def here(tiny: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, with a copy of the run, of the data and somebody's script; Python's state is put back."""
+    (tmp_path / "run").mkdir()
+    for file in trained.glob("*.*"):
+        (tmp_path / "run" / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "tiny.npz").write_bytes(Path(tiny).read_bytes())
+    (tmp_path / "script.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("orat_foreign_")]:
+        del sys.modules[name]
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """What `orat evaluate --json` prints."""
+    assert main(["evaluate", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+FOREIGN = ("--model", "script.py:network", "--data", "tiny.npz")
+
+
+def test_the_json_is_fractions_with_radius_norm_images_and_warnings(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = evaluated(capsys, "run", "--attacks", "pgd5,fgsm", "--eps", "0.15")
+    assert list(report["accuracy"]) == ["natural", "pgd5", "fgsm", "worst-case"]
+    for value in report["accuracy"].values():
+        assert 0 <= value <= 1
+        assert value * 90 == pytest.approx(round(value * 90))
+    assert report["accuracy"]["natural"] >= 0.9
+    assert (report["eps"], report["norm"], report["examples"], report["warnings"]) == (0.15, "linf", 90, [])
+    assert Path(report["folder"]).parent == Path("run/evaluations")
+    assert {file.name for file in Path(report["folder"]).iterdir()} >= {"report.json", "samples.csv", "journal.json"}
+    test = orat.load_data("tiny.npz").test
+    assert test is not None
+    expected = orat.evaluate(orat.load_model("run"), test, orat.suite(0.15, names=["pgd5", "fgsm"]))
+    assert {name: report["accuracy"][name] for name in expected} == expected
+
+
+def test_the_runs_own_radius_norm_and_seed_are_the_default(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = evaluated(capsys, "run", "--attacks", "fgsm")
+    run = json.loads((here / "run" / "run.json").read_text())
+    assert (report["eps"], report["norm"], report["seed"]) == (run["eps"], run["norm"], run["seed"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--eps", "8/255"], {"eps": 8 / 255}),
+        (["--norm", "l2", "--eps", "0.5"], {"norm": "l2", "eps": 0.5}),
+        (["--norm", "l1", "--eps", "5"], {"norm": "l1", "eps": 5.0}),
+        (["--examples", "20"], {"examples": 20}),
+        (["--examples", "1"], {"examples": 1}),
+        (["--examples", "1000"], {"examples": 90}),
+        (["--seed", "7"], {"seed": 7}),
+        (["--device", "cpu"], {"device": "cpu"}),
+    ],
+)
+def test_flags_reach_the_report(
+    arguments: list[str], expected: dict[str, Any], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = evaluated(capsys, "run", "--attacks", "pgd3", *arguments)
+    assert {name: report[name] for name in expected} == expected
+
+
+def test_batch_size_and_precision_change_no_answer(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack = ("run", "--attacks", "apgd-ce", "--eps", "0.15", "--examples", "30")
+    reports = [
+        evaluated(capsys, *attack, "--batch-size", size, "--precision", precision, "--out", f"{size}-{precision}")
+        for size, precision in (("250", "float32"), ("4", "float32"), ("250", "half"), ("250", "auto"))
+    ]
+    counts = [30 * report["accuracy"]["apgd-ce"] for report in reports]
+    assert counts == pytest.approx([counts[0]] * 4, abs=1)
+    assert counts[0] == pytest.approx(counts[1], abs=1e-9)
+
+
+def test_out_and_table_are_where_they_were_wanted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = evaluated(capsys, "run", "--attacks", "pgd3", "--examples", "12", "--out", "a/b", "--table", "t.csv")
+    assert report["folder"] == "a/b"
+    assert json.loads(Path("a/b/report.json").read_text())["accuracy"] == report["accuracy"]
+    assert not Path("run/evaluations").exists()
+    with Path("t.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12
+    assert list(rows[0]) == ["index", "label", "predicted", "natural", "pgd3", "robust", "broken_by"]
+    assert sum(int(row["pgd3"]) for row in rows) == round(12 * report["accuracy"]["pgd3"])
+
+
+def test_a_table_may_be_parquet(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluated(capsys, "run", "--attacks", "fgsm", "--examples", "12", "--table", "t.parquet")
+    assert Path("t.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_curves_are_drawn_written_and_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "run", "--attacks", "fgsm", "--examples", "10", "--curves", "--out", "c"]) == 0
+    text = capsys.readouterr().out
+    for against in ("eps", "steps"):
+        assert f"accuracy in % against {against} (linf" in text
+        with Image.open(f"c/curve-{against}.png") as image:
+            assert image.format == "PNG"
+            assert np.asarray(image).std() > 0
+        record = json.loads(Path(f"c/curve-{against}.json").read_text())
+        with Path(f"c/curve-{against}.csv").open(newline="") as file:
+            rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+        assert rows == record["points"]
+    assert "report, samples and curves: c\n" in text
+
+
+def test_one_curve_alone_can_be_wanted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = evaluated(capsys, "run", "--attacks", "fgsm", "--examples", "10", "--curves", "eps", "--out", "c")
+    assert [curve["against"] for curve in report["curves"]] == ["eps"]
+    assert report["curves"][0]["points"][0]["accuracy"] == report["accuracy"]["natural"]
+    assert {file.name for file in Path("c").glob("curve*")} == {"curve-eps.png", "curve-eps.csv", "curve-eps.json"}
+
+
+def test_the_same_command_again_says_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (evaluated(capsys, "run", "--eps", "0.15") for _ in range(2))
+    assert first | {"seconds": 0} == second | {"seconds": 0}
+
+
+def test_again_starts_over_instead_of_believing_the_journal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack = ("run", "--attacks", "pgd3", "--out", "a")
+    first = evaluated(capsys, *attack)
+    forged = json.loads(Path("a/journal.json").read_text())
+    forged["verdicts"]["pgd3"] = "0" * 90
+    Path("a/journal.json").write_text(json.dumps(forged))
+    assert evaluated(capsys, *attack, "--again")["accuracy"] == first["accuracy"]
+
+
+def test_a_folder_of_another_evaluation_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack = ("run", "--attacks", "pgd3", "--out", "a")
+    evaluated(capsys, *attack)
+    line = wrong(capsys, *attack, "--eps", "0.3")
+    assert "eps" in line
+    assert "--out" in line
+    assert evaluated(capsys, *attack, "--eps", "0.3", "--again")["eps"] == 0.3
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "weights.pt"])
+def test_anybodys_network_is_evaluated_like_a_run_of_ours(
+    file: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = orat.load_model("run").state_dict()
+    if file.endswith(".pt"):
+        torch.save(tensors, file)
+    else:
+        save_file(tensors, file)
+    own = evaluated(capsys, "run", "--attacks", "pgd5", "--eps", "0.15")
+    theirs = evaluated(capsys, *FOREIGN, "--weights", file, "--attacks", "pgd5", "--eps", "0.15")
+    assert theirs["accuracy"] == own["accuracy"]
+    assert theirs["warnings"] == []
+    assert Path(theirs["folder"]).parent == Path("runs/evaluations")
+
+
+def test_a_network_in_train_mode_is_evaluated_in_eval_mode_and_told(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = evaluated(capsys, "--model", "script.py:training", "--data", "tiny.npz", "--attacks", "fgsm")
+    assert "came in train mode" in report["warnings"][0]
+
+
+def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst_class(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "run", "--attacks", "pgd20,pgd5x2", "--eps", "40/255"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(next(Path("run/evaluations").glob("*/report.json")).read_text())
+    lines = captured.out.splitlines()
+    assert lines[0] == "run: accuracy in % on 90 images"
+    head = next(i for i, line in enumerate(lines) if "95 % interval" in line)
+    assert lines[head].split() == ["attack", "norm", "eps", "right", "95", "%", "interval"]
+    rows = lines[head + 2 : head + 6]
+    for (name, title), row in zip(
+        {"natural": "Natural", "pgd20": "PGD-20", "pgd5x2": "pgd5x2", "worst-case": "worst case"}.items(),
+        rows,
+        strict=True,
+    ):
+        low, high = (f"{100 * end:.2f}" for end in report["intervals"][name])
+        attacked = [] if name == "natural" else ["linf", "40/255", "(0.1569)"]
+        assert row.split() == [
+            *title.split(), *attacked, f"{100 * report['accuracy'][name]:.2f}", low, "-", high,
+        ]  # fmt: skip
+    assert len({len(line) for line in lines[head : head + 6]}) == 1
+    right = lines[head].index("right") + len("right")
+    assert all(row[right - 3] == "." and row[right] == " " for row in rows)
+    worst = min(report["classes"], key=lambda row: (row["robust"], row["natural"]))
+    assert f"worst class: {worst['class']}, {worst['robust']:.2%} right in the worst case" in lines
+    assert lines[-1].startswith("report, samples: run/evaluations/")
+    assert captured.err == "".join(f"{name}: {report['accuracy'][name]:.2%} right\n" for name in ("pgd20", "pgd5x2"))
+
+
+def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = (here / "run").rename(here / "[b]run[]")
+    assert main(["evaluate", folder.name, "--attacks", "fgsm", "--examples", "10"]) == 0
+    assert capsys.readouterr().out.startswith("[b]run[]: accuracy in % on 10 images\n")
+
+
+def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that nonsense is answered with."""
+    code = main(["evaluate", *arguments])
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("orat: ")
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--attacks", "autoatack"], "unknown attack 'autoatack': did you mean 'autoattack'?"),
+        (["run", "--attacks", "pgd20,pgd"], "unknown attack 'pgd'"),
+        (["run", "--attacks", "pgd0"], "unknown attack 'pgd0'"),
+        (["run", "--norm", "l3"], "unknown norm 'l3'"),
+        ([], "give either a run's folder, or --model"),
+        (["run", *FOREIGN], "give either a run's folder, or --model"),
+        (["--model", "script.py:network"], "--model and --data go together"),
+        (["run", "--data", "tiny.npz"], "--model and --data go together"),
+        (["--model", "script.py:probabilities", "--data", "tiny.npz"], "remove the last softmax"),
+        (["--model", "script.py:five", "--data", "tiny.npz"], "(90, 5) for 90 samples of 3 classes"),
+        (["--model", "script.py:nothing", "--data", "tiny.npz"], "NaN or infinite logits for 90 of 90"),
+        (["--model", "script.py:netwrk", "--data", "tiny.npz"], "did you mean 'network'"),
+        (["--model", "script", "--data", "tiny.npz"], "package.module:function"),
+        ([*FOREIGN, "--weights", "no.pt"], "there is no weights file no.pt"),
+        (["run", "--weights", "best"], "known are chosen, last"),
+        (["run", "--examples", "0"], "examples = 0: give 1 or more"),
+        (["run", "--examples", "many"], "'many' is not a whole number"),
+        (["run", "--precision", "int8"], "unknown precision 'int8'"),
+        (["run", "--curves", "foo"], "unknown curve 'foo': known are eps, steps"),
+        (["run", "--table", "x.txt"], "x.txt: a table is written as .csv or .parquet"),
+        (["run", "--attacks", "pgd3,cw-l2"], "CW-L2 minimizes the l2 distance; in an linf ball use cw"),
+        (["run", "--batch-size", "0"], "batch_size = 0"),
+        (["run", "--eps", "8"], "did you mean 8/255?"),
+        (["run", "--eps", "-0.1"], "eps = -0.1"),
+        (["run", "--eps", "eight"], "'eight' is not a number"),
+        (["run", "--device", "gpu9"], "gpu9"),
+        (["run", "--sede", "1"], "did you mean '--seed'?"),
+        (["nowhere"], "nowhere is not a run folder: there is no run.json in it"),
+        (["."], "is not a run folder"),
+        (["tiny.npz"], "is not a run folder"),
+        (["run", "other"], "'other'"),
+        (["run", "--attacks", "pgd3,autoattack-reference"], "needs 4 classes or more"),
+        (["run", "--attacks", "pgd3", "--table", "no/x.csv"], "no/"),
+        (["run", "--attacks", "pgd3", "--eps", "0", "--curves"], "eps = 0: a curve"),
+        (["run", "--attacks", "pgd3", "--seed", "1" * 30], "1" * 30),
+        (["run", "--norm", "l2", "--eps", "inf"], "eps = inf"),
+        (["run", "--image-size", "8"], "--image-size"),
+    ],
+)
+def test_nonsense_is_answered_in_one_line_before_anything_is_attacked(
+    arguments: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {file for file in here.rglob("*") if "__pycache__" not in file.parts}
+    assert words in wrong(capsys, *arguments)
+    assert {file for file in here.rglob("*") if "__pycache__" not in file.parts} == before
+
+
+def test_the_reference_refuses_points_before_anything_is_attacked(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "plane.py").write_text("from torch import nn\n\ndef network():\n    return nn.Linear(2, 2).eval()\n")
+    model = ("--model", "plane.py:network", "--data", "toy-balanced", "--eps", "0.01")
+    assert "images" in wrong(capsys, *model, "--attacks", "pgd3,autoattack-reference")
+    assert not Path("runs").exists()
+
+
+def test_a_network_that_cuts_the_graph_is_told_of_and_not_a_traceback(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = evaluated(capsys, "--model", "script.py:cut", "--data", "tiny.npz", "--attacks", "pgd3,apgd-ce")
+    assert report["accuracy"]["pgd3"] <= report["accuracy"]["natural"]
+
+
+def test_a_network_whose_gradients_are_nan_is_told_of_and_not_a_traceback(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ("--model", "script.py:rooted", "--data", "tiny.npz")
+    report = evaluated(capsys, *model, "--attacks", "pgd3", "--norm", "l2", "--eps", "0.5")
+    assert report["accuracy"]["pgd3"] <= report["accuracy"]["natural"]
+
+
+def test_help_lists_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    names = set(re.sub(r"(?<=-)\n\s*", "", capsys.readouterr().out).replace(",", " ").replace("(", " ").split())
+    assert {name for name in ATTACKS if not re.fullmatch(r"pgd\d+", name)} <= names
+    assert {"pgdN", "pgdNxR", "linf", "l2", "l1"} <= names

@@ -1,0 +1,281 @@
+"""A training set without the labels that look wrong: what is written, what it trains, and that originals stay."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shlex
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from quick_runs import JUDGING, SLOW, quick
+from refusals import assert_refused_in_one_line
+
+import orat
+from orat.cli.flags import run_from
+from orat.cli.main import main, parser
+from orat.core.console import SILENT
+from orat.curation.fix import check_classes, words_of
+from orat.data.label_files import LEFT_OUT
+from orat.noise import inject as noise
+from orat.training.run import Run
+from orat.training.setup import prepare
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 240 images of two kinds, 20 of each in the other's folder, under names that the other has too."""
+    root = tmp_path_factory.mktemp("cleaning") / "photos"
+    generator = np.random.default_rng(0)
+    for label, name in enumerate(("bar", "foo")):
+        for part, n in (("train", 120), ("test", 10)):
+            (root / part / name).mkdir(parents=True)
+            for i in range(n):
+                shown = 1 - label if part == "train" and i < 20 else label
+                pixels = generator.integers(0, 100, (8, 8), dtype=np.uint8)
+                pixels[4 * shown : 4 * shown + 4] += 120
+                Image.fromarray(pixels).save(root / part / name / f"{i:03}.png")
+    (root / "train" / "foo" / "notes.txt").write_text("not an image")
+    return root
+
+
+@pytest.fixture(scope="module")
+def of_photos(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on that folder."""
+    folder = tmp_path_factory.mktemp("cleaning") / "run"
+    orat.train(quick(str(photos), JUDGING, **SLOW), folder, device="cpu", display=SILENT)
+    return folder
+
+
+def hashes(root: Path) -> dict[str, str]:
+    """Every file under a folder, and what is in it."""
+    return {
+        str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+    }
+
+
+def labels_of(file: Path) -> list[str]:
+    with file.open(newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert [row["index"] for row in rows] == [str(i) for i in range(len(rows))]
+    return [row["label"] for row in rows]
+
+
+def noisy_labels(tiny: str) -> list[str]:
+    true = torch.from_numpy(np.load(tiny)["y_train"])
+    return [str(label) for label in noise.symmetric(true, 3, 0.2, 0).tolist()]
+
+
+def test_dropped_samples_have_no_label_and_all_others_theirs(automatic: Path, tiny: str, tmp_path: Path) -> None:
+    result = orat.clean(automatic, tmp_path / "a", device="cpu")
+    labels, noisy = labels_of(tmp_path / "a" / "labels.csv"), noisy_labels(tiny)
+    found = orat.suspects(automatic, device="cpu")
+    doubted = set(found.index[found.verdict.wrong > 0.5].tolist())
+    assert {i for i, label in enumerate(labels) if not label} == doubted
+    assert all(label in ("", was) for label, was in zip(labels, noisy, strict=True))
+    kept = [int(line) for line in (tmp_path / "a" / "kept.txt").read_text().split()]
+    assert kept == [i for i in range(300) if i not in doubted]
+    assert (result["dropped"], result["relabeled"], result["of"]) == (len(doubted), 0, 300)
+    assert sum(row["after"] for row in result["classes"]) == len(kept)
+
+
+def test_a_training_on_the_file_leaves_the_dropped_out_and_knows_its_places(
+    automatic: Path, tiny: str, tmp_path: Path
+) -> None:
+    orat.clean(automatic, tmp_path / "a", device="cpu")
+    file = tmp_path / "a" / "labels.csv"
+    kept = [int(line) for line in (tmp_path / "a" / "kept.txt").read_text().split()]
+    run = quick(tiny, orat.AT(), labels=str(file), epochs=2)
+    result = orat.train(run, tmp_path / "b", device="cpu", display=SILENT)
+    assert result["left_out"] == {"run": str(file), "cut": 300 - len(kept), "of": 300}
+    parts, arrays = prepare(run), np.load(tiny)
+    assert parts.validation is not None
+    assert parts.total == len(kept) == len(parts.train) + len(parts.validation)
+    assert set(parts.index.tolist()) < set(kept)
+    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.index]).all()
+    labels = labels_of(file)
+    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.index.tolist()]
+    found = orat.suspects(tmp_path / "b", device="cpu")
+    assert (found.total, found.index.tolist()) == (300, parts.index.tolist())
+    again = orat.clean(tmp_path / "b", tmp_path / "c", threshold=0.99, device="cpu")
+    assert {i for i, label in enumerate(labels_of(tmp_path / "c" / "labels.csv")) if label} <= set(kept)
+    assert sum(row["before"] for row in again["classes"]) == len(kept)
+
+
+def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: Path) -> None:
+    result = orat.clean(automatic, tmp_path / "a", fix="relabel", device="cpu")
+    true = [str(label) for label in np.load(tiny)["y_train"]]
+    noisy, labels = noisy_labels(tiny), labels_of(tmp_path / "a" / "labels.csv")
+    wrong_before, wrong_after = (sum(a != b for a, b in zip(x, true, strict=True)) for x in (noisy, labels))
+    assert result["relabeled"] == sum(a != b for a, b in zip(noisy, labels, strict=True))
+    assert wrong_before == 60
+    assert wrong_after < 30
+    run = quick(tiny, orat.AT(), labels=str(tmp_path / "a" / "labels.csv"), epochs=2)
+    assert orat.train(run, tmp_path / "b", device="cpu", display=SILENT)["left_out"] is None
+    assert int(prepare(run).train.flipped.sum()) <= wrong_after  # type: ignore[union-attr]
+    moved = [(row["moved_out"], row["moved_in"]) for row in result["classes"]]
+    assert sum(out for out, _ in moved) == sum(into for _, into in moved) == result["relabeled"]
+
+
+def test_the_printed_command_trains_on_the_result(
+    automatic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clean", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    command = shlex.split(printed.splitlines()[-1])
+    assert command[:2] == ["orat", "train"]
+    assert main([*command[1:], "--out", str(tmp_path / "b"), "--quiet", "--device", "cpu", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["left_out"]["run"] == str(tmp_path / "a b" / "labels.csv")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run(data="sample", method=orat.AT()),
+        Run(data="sample", method=orat.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
+        Run(data="some/folder", method=orat.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3),
+    ],
+)
+def test_flags_of_a_run_describe_it(run: Run) -> None:
+    assert run_from(parser().parse(["train", *words_of(run)])) == run
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("fix", ["drop", "relabel"])
+def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
+    photos: Path, of_photos: Path, tmp_path: Path, fix: str, packed: bool
+) -> None:
+    run_folder, root = of_photos, photos
+    if packed:
+        with tarfile.open(tmp_path / "photos.tar.gz", "w:gz") as tar:
+            tar.add(photos, arcname="photos")
+        run_folder = tmp_path / "run"
+        run = quick(str(tmp_path / "photos.tar.gz"), JUDGING, **SLOW)
+        orat.train(run, run_folder, device="cpu", display=SILENT)
+        root = tmp_path
+    before = hashes(root)
+    result = orat.clean(run_folder, tmp_path / "out", how="folder", fix=fix, device="cpu")
+    after = hashes(root)
+    written = hashes(tmp_path / "out")
+    assert {name: value for name, value in after.items() if not name.startswith("out/")} == before
+    originals = hashes(photos)
+    contents = {value: name for name, value in originals.items()}
+    for name, value in written.items():
+        source = contents[value]
+        assert name == source or fix == "relabel" or name.startswith("test/")
+    images = {name for name in originals if name.endswith(".png")}
+    doubted = {row["path"] for row in orat.suspects(run_folder, device="cpu") if row["label_quality"] < 0.5}
+    assert len(doubted) > 20
+    if fix == "drop":
+        assert set(written) == images - doubted
+    else:
+        assert len(written) == len(images)
+        moved = {
+            contents[value] for name, value in written.items() if Path(name).parent != Path(contents[value]).parent
+        }
+        assert moved == doubted
+    assert result["dropped"] + result["relabeled"] == len(doubted)
+    assert all(not file.is_symlink() and file.stat().st_nlink == 1 for file in (tmp_path / "out").rglob("*.png"))
+    again = quick(str(tmp_path / "out"), orat.ST(), epochs=1)
+    assert orat.train(again, tmp_path / "again", device="cpu", display=SILENT)["examples"] == 20
+
+
+def test_planted_flips_end_up_in_the_folder_they_belong_to(of_photos: Path, photos: Path, tmp_path: Path) -> None:
+    orat.clean(of_photos, tmp_path / "out", how="folder", fix="relabel", device="cpu")
+    right = 0
+    for file in (tmp_path / "out" / "train").rglob("*.png"):
+        pixels = np.asarray(Image.open(file))
+        right += ("bar", "foo")[int(pixels[4:].mean() > pixels[:4].mean())] == file.parent.name
+    assert right >= 218  # of 240, of which 200 lay rightly
+
+
+def test_an_image_of_a_taken_name_gets_another(of_photos: Path, tmp_path: Path) -> None:
+    orat.clean(of_photos, tmp_path / "out", how="folder", fix="relabel", device="cpu")
+    names = {file.name for file in (tmp_path / "out" / "train" / "foo").iterdir()}
+    assert any(name.startswith("bar-1-") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"how": "folder"}, "is no folder or tar of images"),
+        ({"how": "mail"}, "unknown way to clean 'mail'"),
+        ({"fix": "burn"}, "unknown fix 'burn'"),
+        ({"threshold": 1.0}, "threshold = 1: give a chance"),
+        ({"threshold": -0.1}, "threshold = -0.1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    automatic: Path, tmp_path: Path, arguments: dict[str, Any], words: str
+) -> None:
+    assert_refused_in_one_line(lambda: orat.clean(automatic, tmp_path / "a", device="cpu", **arguments), words)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_place_with_something_in_it_or_inside_the_originals_is_refused(
+    of_photos: Path, photos: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "mine.txt").write_text("mine")
+    for how in ("labels", "folder"):
+        assert_refused_in_one_line(lambda how=how: orat.clean(of_photos, tmp_path / "a", how), "is there already")
+    before = hashes(photos)
+    inside = photos / "train" / "clean"
+    assert_refused_in_one_line(lambda: orat.clean(of_photos, inside, "folder"), "which is left as it is")
+    assert hashes(photos) == before
+    (tmp_path / "empty").mkdir()
+    orat.clean(of_photos, tmp_path / "empty", "folder", device="cpu")
+    assert (tmp_path / "empty" / "train").is_dir()
+
+
+def test_no_class_is_left_empty(
+    automatic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused_in_one_line(
+        lambda: check_classes([{"class": "cat", "before": 3, "after": 0}], 0.5), "no sample of cat would be left"
+    )
+    emptied = torch.arange(300) % 2
+    monkeypatch.setattr("orat.curation.fix.cleaned", lambda *_: emptied)
+    assert main(["clean", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
+    error = capsys.readouterr().err
+    assert "no sample of 2 would be left at threshold 0.5: give a higher --threshold" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_that_left_samples_out_is_no_judge_of_them(tiny: str, tmp_path: Path) -> None:
+    orat.train(quick(tiny, orat.AoRR(m=0.1)), tmp_path / "a", device="cpu", display=SILENT)
+    second = quick(tiny, orat.AT(), without_outliers_of=str(tmp_path / "a"))
+    orat.train(second, tmp_path / "b", device="cpu", display=SILENT)
+    assert orat.suspects(tmp_path / "b", device="cpu").total == 300
+    assert_refused_in_one_line(lambda: orat.clean(tmp_path / "b", tmp_path / "c"), "give a run on the whole")
+
+
+def test_a_label_file_may_leave_samples_out(tmp_path: Path) -> None:
+    pets, file = ("cat", "dog", "eel"), tmp_path / "labels.csv"
+    file.write_text("index,label\n2,\n0,eel\n1,cat\n3,dog\n")
+    assert noise.from_file(file, 4, pets).tolist() == [2, 0, LEFT_OUT, 1]
+    file.write_text("0,2\n1,\n2,0\n3,\n")
+    assert noise.from_file(file, 4, pets).tolist() == [2, LEFT_OUT, 0, LEFT_OUT]
+    file.write_text("0,2\n1,-1\n2,0\n3,1\n")
+    assert_refused_in_one_line(lambda: noise.from_file(file, 4, pets), "line 2: label '-1' is no class")
+
+
+def test_leaving_out_twice_is_refused(tiny: str, tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    labels = [str(label) for label in np.load(tiny)["y_train"]]
+    file.write_text("".join(f"{i},{label if i else ''}\n" for i, label in enumerate(labels)))
+    orat.train(quick(tiny, orat.AoRR(m=0.1), labels=str(file)), tmp_path / "a", device="cpu", display=SILENT)
+    both = quick(tiny, orat.AT(), labels=str(file), without_outliers_of=str(tmp_path / "a"))
+    assert_refused_in_one_line(lambda: prepare(both), "leaves samples out, as without_outliers_of does")
+    shutil.rmtree(tmp_path / "a")

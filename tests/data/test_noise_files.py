@@ -1,0 +1,108 @@
+"""Labels from files: what is well formed comes back, what is not is refused with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orat.core.errors import InputError
+from orat.noise import inject as noise
+
+PETS = ("cat", "dog", "eel")
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("txt", "0\n2\n1\n2\n"),
+        ("txt", "cat\neel\r\n\n  dog\neel"),
+        ("csv", "0\n2\n1\n2\n"),
+        ("csv", "label\ncat\neel\ndog\neel\n"),
+        ("csv", "index,label\n3,eel\n0,cat\n1,eel\n2,dog\n"),
+        ("csv", "3, 2\n0, 0\n1, 2\n2, 1\n\n"),
+        ("csv", "\ufeffindex,label\n0,0\n1,2\n2,1\n3,2\n"),
+    ],
+)
+def test_text_files_give_their_labels(tmp_path: Path, ending, text):
+    file = tmp_path / f"labels.{ending}"
+    file.write_text(text, encoding="utf-8")
+    assert noise.from_file(file, 4, PETS).tolist() == [0, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([0, 2, 1, 2]), np.array([0, 2, 1, 2], np.uint8), np.array(["cat", "eel", "dog", "eel"])]
+)
+def test_npy_files_give_their_labels(tmp_path: Path, array):
+    np.save(tmp_path / "labels.npy", array)
+    labels = noise.from_file(str(tmp_path / "labels.npy"), 4, PETS)
+    assert labels.tolist() == [0, 2, 1, 2]
+    assert labels.dtype == torch.int64
+
+
+def test_a_number_is_a_name_in_a_text_and_an_index_in_an_array(tmp_path: Path):
+    classes = ("0", "1", "10", "2")  # the order in which folders of numbers are listed
+    (tmp_path / "a.txt").write_text("2\n1\n")
+    np.save(tmp_path / "a.npy", np.array([2, 1]))
+    assert noise.from_file(tmp_path / "a.txt", 2, classes).tolist() == [3, 1]
+    assert noise.from_file(tmp_path / "a.npy", 2, classes).tolist() == [2, 1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(labels=st.lists(st.integers(0, 99), min_size=1, max_size=50), shuffle=st.randoms())
+def test_a_written_csv_comes_back_in_any_order(tmp_path_factory, labels, shuffle):
+    rows = [f"{i},{noise.CIFAR100[label]}" for i, label in enumerate(labels)]
+    shuffle.shuffle(rows)
+    file = tmp_path_factory.mktemp("labels") / "labels.csv"
+    file.write_text("\n".join(rows))
+    assert noise.from_file(file, len(labels), noise.CIFAR100).tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"0\n1\n2\n", r"a.txt has 3 labels for 4 samples"),
+        ("a.txt", b"", r"a.txt has 0 labels for 4 samples"),
+        ("a.txt", b"0\n1\n3\n2\n", r"a.txt, line 3: label '3' is no class: give a name or 0..2"),
+        ("a.txt", b"0\n-1\n1\n2\n", r"a.txt, line 2: label '-1' is no class"),
+        ("a.txt", b"cat\ndgo\neel\ncat\n", r"a.txt, line 2: label 'dgo' is no class"),
+        ("a.txt", b"\xff\xfe\x00", r"a.txt is not a .txt file of labels: 'utf-8' codec"),
+        ("a.csv", b"id,class\n0,cat\n", r"a.csv, line 1: index 'id' is not in 0..3"),
+        ("a.csv", b"0,cat\n1,dog\n1,dog\n2,eel\n", r"a.csv, line 3: index '1' .* came before"),
+        ("a.csv", b"0,cat\n1,dog\n4,dog\n2,eel\n", r"a.csv, line 3: index '4' is not in 0..3"),
+        ("a.csv", b"index,label\n0,cat\n1\n", r"a.csv, line 3: 1 columns"),
+        ("a.csv", b"0,cat,x\n", r"a.csv, line 1: 3 columns"),
+        ("a.csv", b"0,cat\n1,dog\n", r"a.csv has 2 labels for 4 samples"),
+        ("a.npy", b"junk", r"a.npy is not a .npy file of labels"),
+        ("a.json", b"[0]", r"a.json ends in '.json': give the labels as .npy, .csv, .txt"),
+    ],
+)
+def test_bad_files_are_named_with_the_line(tmp_path: Path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        noise.from_file(tmp_path / name, 4, PETS)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([0.0, 1.0]), r"it holds float64 of shape \(2,\)"),
+        (np.array([[0, 1]]), r"it holds int64 of shape \(1, 2\)"),
+        (np.array([0, 7]), r"a.npy, entry 1: label '7' is no class"),
+        (np.array([0, None], dtype=object), r"allow_pickle"),
+    ],
+)
+def test_bad_arrays_are_refused(tmp_path: Path, array, message):
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    with pytest.raises(InputError, match=message):
+        noise.from_file(tmp_path / "a.npy", 2, PETS)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(InputError, match=r"there is no file nowhere.csv"):
+        noise.from_file("nowhere.csv", 4, PETS)
