@@ -6,12 +6,12 @@ import torch
 from torch import nn
 
 import orat
-from orat.noise import inject as noise
+from orat.training.setup import with_noise
 
 BATCH, EPOCHS, EPS = 100, 6, 0.1
 
 splits = orat.load_data("sample")
-train = noise.apply(splits.train, "symmetric", rate=0.3, seed=0)
+train = with_noise(splits.train, "symmetric", rate=0.3, seed=0)
 images, labels = train.images / 255, train.labels
 
 torch.manual_seed(0)

@@ -38,11 +38,11 @@ from orat.data import catalog as data
 from orat.data.source import Dataset
 from orat.methods import Method
 from orat.methods.automatic import cut_in
-from orat.noise import inject as noise
 from orat.noise.truth import area
 from orat.sweeps.parallel import Sitting
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
+from orat.training.setup import with_noise
 from orat.training.train import Job
 
 ARMS: dict[str, Method] = {
@@ -142,7 +142,7 @@ def mixed(train: Dataset, recipe: Recipe) -> dict[str, Tensor]:
     generator = np.random.default_rng(recipe.seed)
     places = torch.from_numpy(generator.permutation(len(train))[: round(recipe.share * len(train))])
     any_label = torch.from_numpy(generator.integers(len(train.classes), size=len(places)))
-    noisy = noise.apply(train, "symmetric", recipe.flips, recipe.seed) if recipe.flips else train
+    noisy = with_noise(train, "symmetric", recipe.flips, recipe.seed) if recipe.flips else train
     images, labels = train.images.clone(), noisy.labels.clone()
     images[places] = as_stored(KINDS[recipe.kind](in_unit(images[places]), recipe, generator), images.dtype)
     labels[places] = train.labels[places] if recipe.kind == "inverted" else any_label

@@ -8,12 +8,13 @@ The Gaussians are cut at 2.5 deviations, so that without its outliers each set k
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from orat.core.errors import unknown
+from orat.core.errors import InputError, unknown
 from orat.data.catalog import Plugin
 from orat.data.source import Dataset, Splits
 
@@ -119,7 +120,13 @@ def _draw(cluster: Cluster, n: int, generator: torch.Generator) -> Tensor:
 
 
 def _plugin(name: str, **defaults: Any) -> Plugin:
-    return Plugin(lambda rest, data_dir, image_size: read(name), DEFAULTS | defaults)
+    def read_points(rest: str, data_dir: Path | None, image_size: tuple[int, int] | None) -> Splits:
+        if image_size is not None:
+            height, width = image_size
+            raise InputError(f"the image size {height}x{width} is for folders of images: leave it out for {name!r}")
+        return read(name)
+
+    return Plugin(read_points, DEFAULTS | defaults)
 
 
 BALANCED = _plugin("toy-balanced", model="mlp-3", epochs=3000, lr=0.02)

@@ -26,10 +26,10 @@ def found_corrections(used: Tensor, train: Dataset) -> dict[str, Any]:
 LOST = 0.02  # share of a class's samples; a class of which no more is left is not learned
 
 
-def found_outliers(cut: Tensor, train: Dataset) -> dict[str, float | None]:
+def found_outliers(cut: Tensor, train: Dataset) -> dict[str, int | float | None]:
     """How many samples were cut as outliers, and, where the truth is known, how rightly."""
     size = int(cut.sum())
-    found: dict[str, float | None] = {"cut": size, "of": len(train)}
+    found: dict[str, int | float | None] = {"cut": size, "of": len(train)}
     if train.flipped is not None:
         hits, wrong = int((cut.cpu() & train.flipped).sum()), int(train.flipped.sum())
         found |= {"flipped": wrong, "flipped_and_cut": hits}

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from orat.core.errors import InputError, unknown
 from orat.data import catalog as data
-from orat.data.loader import steps_per_epoch
 from orat.data.label_files import LEFT_OUT, from_file
+from orat.data.loader import steps_per_epoch
 from orat.data.source import Dataset, relabel
 from orat.methods import Scouts, Setting
 from orat.models import catalog as models
@@ -28,7 +28,7 @@ from orat.training.filtering import filter_of
 from orat.training.run import Run
 
 
-def apply(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
+def with_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
     """The data set with noisy labels, which remembers the true ones."""
     if kind not in NOISES:
         raise unknown("noise", kind, NOISES)
@@ -88,7 +88,7 @@ def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
         labels = from_file(Path(run.labels), len(train), train.classes)
         kept = (labels != LEFT_OUT).nonzero().flatten()
         train = relabel(train.take(kept), labels[kept])
-    return apply(train, run.noise, run.noise_rate, run.noise_seed), kept
+    return with_noise(train, run.noise, run.noise_rate, run.noise_seed), kept
 
 
 def setting_of(run: Run, parts: Parts) -> Setting:

@@ -23,7 +23,7 @@ from orat.cli.flags import run_from
 from orat.cli.main import main, parser
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
-from orat.data.label_files import LEFT_OUT
+from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
 from orat.training.run import Run
 from orat.training.setup import prepare
@@ -264,11 +264,11 @@ def test_a_run_that_left_samples_out_is_no_judge_of_them(tiny: str, tmp_path: Pa
 def test_a_label_file_may_leave_samples_out(tmp_path: Path) -> None:
     pets, file = ("cat", "dog", "eel"), tmp_path / "labels.csv"
     file.write_text("index,label\n2,\n0,eel\n1,cat\n3,dog\n")
-    assert noise.from_file(file, 4, pets).tolist() == [2, 0, LEFT_OUT, 1]
+    assert from_file(file, 4, pets).tolist() == [2, 0, LEFT_OUT, 1]
     file.write_text("0,2\n1,\n2,0\n3,\n")
-    assert noise.from_file(file, 4, pets).tolist() == [2, LEFT_OUT, 0, LEFT_OUT]
+    assert from_file(file, 4, pets).tolist() == [2, LEFT_OUT, 0, LEFT_OUT]
     file.write_text("0,2\n1,-1\n2,0\n3,1\n")
-    assert_refused_in_one_line(lambda: noise.from_file(file, 4, pets), "line 2: label '-1' is no class")
+    assert_refused_in_one_line(lambda: from_file(file, 4, pets), "line 2: label '-1' is no class")
 
 
 def test_leaving_out_twice_is_refused(tiny: str, tmp_path: Path) -> None:

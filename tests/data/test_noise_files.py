@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orat.core.errors import InputError
+from orat.data.label_files import from_file
 from orat.noise import inject as noise
 
 PETS = ("cat", "dog", "eel")
@@ -31,7 +32,7 @@ PETS = ("cat", "dog", "eel")
 def test_text_files_give_their_labels(tmp_path: Path, ending, text):
     file = tmp_path / f"labels.{ending}"
     file.write_text(text, encoding="utf-8")
-    assert noise.from_file(file, 4, PETS).tolist() == [0, 2, 1, 2]
+    assert from_file(file, 4, PETS).tolist() == [0, 2, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_text_files_give_their_labels(tmp_path: Path, ending, text):
 )
 def test_npy_files_give_their_labels(tmp_path: Path, array):
     np.save(tmp_path / "labels.npy", array)
-    labels = noise.from_file(str(tmp_path / "labels.npy"), 4, PETS)
+    labels = from_file(str(tmp_path / "labels.npy"), 4, PETS)
     assert labels.tolist() == [0, 2, 1, 2]
     assert labels.dtype == torch.int64
 
@@ -48,8 +49,8 @@ def test_a_number_is_a_name_in_a_text_and_an_index_in_an_array(tmp_path: Path):
     classes = ("0", "1", "10", "2")  # the order in which folders of numbers are listed
     (tmp_path / "a.txt").write_text("2\n1\n")
     np.save(tmp_path / "a.npy", np.array([2, 1]))
-    assert noise.from_file(tmp_path / "a.txt", 2, classes).tolist() == [3, 1]
-    assert noise.from_file(tmp_path / "a.npy", 2, classes).tolist() == [2, 1]
+    assert from_file(tmp_path / "a.txt", 2, classes).tolist() == [3, 1]
+    assert from_file(tmp_path / "a.npy", 2, classes).tolist() == [2, 1]
 
 
 @settings(deadline=None, max_examples=20)
@@ -59,7 +60,7 @@ def test_a_written_csv_comes_back_in_any_order(tmp_path_factory, labels, shuffle
     shuffle.shuffle(rows)
     file = tmp_path_factory.mktemp("labels") / "labels.csv"
     file.write_text("\n".join(rows))
-    assert noise.from_file(file, len(labels), noise.CIFAR100).tolist() == labels
+    assert from_file(file, len(labels), noise.CIFAR100).tolist() == labels
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_written_csv_comes_back_in_any_order(tmp_path_factory, labels, shuffle
 def test_bad_files_are_named_with_the_line(tmp_path: Path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
-        noise.from_file(tmp_path / name, 4, PETS)
+        from_file(tmp_path / name, 4, PETS)
     assert "\n" not in str(caught.value)
 
 
@@ -100,9 +101,9 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path, name, content, messag
 def test_bad_arrays_are_refused(tmp_path: Path, array, message):
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     with pytest.raises(InputError, match=message):
-        noise.from_file(tmp_path / "a.npy", 2, PETS)
+        from_file(tmp_path / "a.npy", 2, PETS)
 
 
 def test_a_missing_file_is_named():
     with pytest.raises(InputError, match=r"there is no file nowhere.csv"):
-        noise.from_file("nowhere.csv", 4, PETS)
+        from_file("nowhere.csv", 4, PETS)

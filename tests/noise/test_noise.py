@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orat.core.errors import InputError
-from orat.data.source import Dataset
+from orat.data.source import Dataset, relabel
 from orat.noise import inject as noise
 from orat.training.run import Run
+from orat.training.setup import with_noise
 
 MNIST = tuple("0123456789")
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -176,7 +177,7 @@ def test_asymmetric_refuses_what_it_does_not_know():
 @pytest.mark.parametrize("kind", noise.NOISES)
 def test_rates_outside_0_to_1_are_refused(kind, rate):
     with pytest.raises(InputError, match=f"noise rate is {rate}"):
-        noise.apply(dataset(), kind, rate, 0)
+        with_noise(dataset(), kind, rate, 0)
 
 
 def dataset(true_labels: torch.Tensor | None = None) -> Dataset:
@@ -186,32 +187,32 @@ def dataset(true_labels: torch.Tensor | None = None) -> Dataset:
 
 def test_apply_keeps_the_truth():
     clean = dataset()
-    noisy = noise.apply(clean, "symmetric", 0.3, 0)
+    noisy = with_noise(clean, "symmetric", 0.3, 0)
     assert noisy.true_labels is clean.labels
     assert noisy.flipped.sum() == 30
-    again = noise.apply(noisy, "asymmetric", 0.4, 0)
+    again = with_noise(noisy, "asymmetric", 0.4, 0)
     assert again.true_labels is clean.labels
     assert clean.true_labels is None
     assert torch.equal(noisy.labels, noise.symmetric(clean.labels, 10, 0.3, 0))
 
 
 def test_no_noise_does_not_vouch_for_the_labels():
-    assert noise.apply(dataset(), "none", 0.0, 0).true_labels is None
+    assert with_noise(dataset(), "none", 0.0, 0).true_labels is None
     with pytest.raises(InputError, match=r"noise 'none' with rate 0.3"):
-        noise.apply(dataset(), "none", 0.3, 0)
+        with_noise(dataset(), "none", 0.3, 0)
 
 
 def test_unknown_noise_names_the_nearest():
     with pytest.raises(InputError, match="unknown noise 'symetric': did you mean 'symmetric'"):
-        noise.apply(dataset(), "symetric", 0.3, 0)
+        with_noise(dataset(), "symetric", 0.3, 0)
 
 
 def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
     clean = dataset()
     shifted = (clean.labels + 1) % 10
-    assert noise.relabel(clean, shifted).flipped.all()
+    assert relabel(clean, shifted).flipped.all()
     with pytest.raises(InputError, match="100 images but labels of shape"):
-        noise.relabel(clean, shifted[:5])
+        relabel(clean, shifted[:5])
 
 
 def test_the_offered_names_are_those_of_the_table():
