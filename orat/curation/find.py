@@ -138,7 +138,7 @@ class Suspects:
 
     def truth(self) -> dict[str, Any] | None:
         """How right the issues and the ranking are, where the true labels are known."""
-        wrong = self.train.flipped
+        wrong = self.train.wrong
         if wrong is None:
             return None
         found = found_outliers(self.cut, self.train)

@@ -16,9 +16,9 @@ def found_corrections(used: Tensor, train: Dataset) -> dict[str, Any]:
     changed = used != train.labels
     size = int(changed.sum())
     found: dict[str, Any] = {"changed": size, "of": len(train)}
-    if train.true_labels is not None and train.flipped is not None:
-        rightly, wrong = int((changed & (used == train.true_labels)).sum()), int(train.flipped.sum())
-        found |= {"rightly": rightly, "harmed": int((changed & ~train.flipped).sum()), "flipped": wrong}
+    if train.truth is not None and train.wrong is not None:
+        rightly, wrong = int((changed & (used == train.truth)).sum()), int(train.wrong.sum())
+        found |= {"rightly": rightly, "harmed": int((changed & ~train.wrong).sum()), "flipped": wrong}
         found |= {"precision": rightly / size if size else None, "recall": rightly / wrong if wrong else None}
     return found
 
@@ -30,8 +30,8 @@ def found_outliers(cut: Tensor, train: Dataset) -> dict[str, int | float | None]
     """How many samples were cut as outliers, and, where the truth is known, how rightly."""
     size = int(cut.sum())
     found: dict[str, int | float | None] = {"cut": size, "of": len(train)}
-    if train.flipped is not None:
-        hits, wrong = int((cut.cpu() & train.flipped).sum()), int(train.flipped.sum())
+    if train.wrong is not None:
+        hits, wrong = int((cut.cpu() & train.wrong).sum()), int(train.wrong.sum())
         found |= {"flipped": wrong, "flipped_and_cut": hits}
         found |= {"precision": hits / size if size else None, "recall": hits / wrong if wrong else None}
     return found
