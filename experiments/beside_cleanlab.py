@@ -32,6 +32,7 @@ from typing import Any
 import torch
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
+from orat.training.held_out import check_folds, held_out_answers
 from timing import Machine
 from torch import Tensor
 
@@ -50,7 +51,6 @@ from orat.methods.base import State
 from orat.noise.judge import DOUBTED, KNOWING, judge
 from orat.noise.truth import area, found_outliers
 from orat.training.engine import engine_for
-from orat.training.held_out import check_folds, held_out_answers
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run
 from orat.training.scouts import Scouting, groups_of

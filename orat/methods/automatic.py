@@ -108,7 +108,9 @@ class AutomaticRange(Fold):
     def verdict(self) -> Verdict:
         """The last verdict on all labels."""
         stored = {field.name: self._buffers.get(f"verdict_{field.name}") for field in fields(Verdict)}
-        values = {name: value.item() if value.dim() == 0 else value for name, value in stored.items() if value is not None}
+        values = {
+            name: value.item() if value.dim() == 0 else value for name, value in stored.items() if value is not None
+        }
         return Verdict(labels=self.given, **values)
 
     def cut(self) -> Tensor:

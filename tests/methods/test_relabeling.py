@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from one_step import Played, network, samples
+from orat.methods.relabeling import Corrections
 from quick_runs import quick
 from torch import Tensor, nn
 
@@ -16,7 +17,6 @@ from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.data.source import Dataset
 from orat.methods import Setting
-from orat.methods.relabeling import Corrections
 from orat.noise.truth import found_corrections
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
