@@ -9,28 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.core.errors import InputError, unknown
+from orat.core.errors import InputError
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
-from orat.data.loader import steps_per_epoch
+from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, relabel
 from orat.methods.base import Setting
 from orat.models import catalog as models
-from orat.noise.inject import NOISES, check_rate
+from orat.noise.inject import inject
 from orat.training.run import Run
 
 
 def with_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
-    """The data set with noisy labels, which remembers the true ones."""
-    if kind not in NOISES:
-        raise unknown("noise", kind, NOISES)
-    check_rate(rate)
-    if kind == "none" and rate > 0:
-        raise InputError(f"noise 'none' with rate {rate}: give rate 0, or a kind of noise")
-    if kind == "none":
-        # Nobody vouches for the labels here, so they do not become the truth.
-        return dataset
-    return relabel(dataset, NOISES[kind](dataset, rate, seed))
+    """The data set with noisy labels; the labels before the noise become the true labels."""
+    inputs = as_input(dataset.images.cpu()) if kind == "instance" else None
+    labels = inject(kind, dataset.labels.cpu(), dataset.classes, rate, seed, inputs)
+    # Labels of a data set without noise may be wrong, so they do not become the true labels.
+    return dataset if kind == "none" else relabel(dataset, labels)
 
 
 @dataclass(frozen=True, eq=False)
