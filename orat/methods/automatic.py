@@ -17,10 +17,10 @@ from orat.attacks import TrainingAttack
 from orat.core.errors import InputError
 from orat.core.types import Batch, Indices, Logits, PerSample, Scalar
 from orat.methods.base import State
-from orat.noise.judge import DOUBTED, KNOWING, Hearing, ahead, hearing, two_groups, verdict_of
+from orat.noise.judge import RELIABLE, judge, limited, margin
 from orat.training.scouts import Scouting, groups_of, lesson
 
-MOST_OF_A_CLASS = 0.5  # share of a class that is cut at most where no more is estimated wrong, so that none is lost
+TENSORS = {"p_wrong": "wrong", "predicted": "looks_like", "confidence": "sure", "noise_matrix": "matrix"}
 JUDGED_EVERY = 3  # epochs of scouts, in which averaged answers change enough for another verdict
 
 
@@ -68,7 +68,6 @@ class Watch(State):
         super().__init__()
         self.n, self.asked, self.rule, self.scouting = n, asked, rule, scouting
         self.epochs = 0  # that are over, those of scouts among them
-        self.scouts_word: Hearing | None = None  # what follows from their answers, when they give no more
         if scouting is not None:
             self.scouts.extend(scouting.make(number) for number in range(scouting.parts))
             self.sees = list(self.scouts)
@@ -167,34 +166,35 @@ class Watch(State):
     def warning(self) -> str | None:
         """Says so when those who were asked had their time, and know too little to judge."""
         by_chance = self.rule.measure == "chance" and self.rule.m is None
-        if not by_chance or self.epochs < max(self.ahead, self.rule.burn_in) or self.known >= KNOWING:
+        if not by_chance or self.epochs < max(self.ahead, self.rule.burn_in) or self.known >= RELIABLE:
             return None
         asked = "scouts know" if self.scouting else "the network knows"
         return (
             f"{asked} too little of these data to judge their labels ({self.known.item():.0%} of what can be known, "
-            f"{KNOWING:.0%} are needed), so that none is cut: give more data or more epochs"
+            f"{RELIABLE:.0%} are needed), so that none is cut: give more data or more epochs"
         )
 
     def judged(self) -> tuple[Tensor, Tensor]:
         """Which samples are kept, of no class fewer than must be, and which others surely are of another class."""
         heard = self.asked == "both" and self.epochs > self.ahead
-        if self.scouts_word is None or self.epochs <= self.ahead or self.scouting is None:
-            self.scouts_word = hearing(self.answers, self.given)
-        verdict = verdict_of(self.scouts_word, self.own_answers if heard else None)
-        for name in ("wrong", "looks_like", "sure", "matrix"):
-            getattr(self, name).copy_(getattr(verdict, name))
-        for number, value in ((self.rate, verdict.rate), (self.error, verdict.error), (self.known, verdict.knowledge)):
+        answers = [self.answers, self.own_answers] if heard else [self.answers]
+        log_probs = torch.stack([one.double().log_softmax(1) for one in answers])
+        verdict = judge(log_probs if heard else log_probs[0], self.given)
+        for name in ("p_wrong", "predicted", "confidence", "noise_matrix"):
+            getattr(self, TENSORS[name]).copy_(getattr(verdict, name))
+        numbers = (self.rate, verdict.noise_rate), (self.error, verdict.error), (self.known, verdict.reliability)
+        for number, value in numbers:
             number.fill_(value)
-        margin = ahead(self.answers, self.given)
-        score = {"chance": verdict.suspicion, "loss": self.mean_loss, "margin": margin}[self.rule.measure]
-        if self.rule.m is not None:
-            cut = torch.zeros_like(self.seen).index_fill(0, score.topk(self.rule.m).indices, True)
-        elif self.rule.measure == "chance":
-            cut = (self.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
+        score = {"chance": verdict.score, "loss": self.mean_loss, "margin": margin(self.answers, self.given)}
+        if self.rule.m is None and self.rule.measure == "chance":
+            cut = verdict.flagged()
         else:
-            cut = score > two_groups(score)
-        cut = sparing(cut, score, self.given, 1 - self.matrix.diagonal())
-        may_move = verdict.knowledge >= KNOWING and (heard or self.asked == "scout")
+            ranks = score[self.rule.measure]
+            some = ranks > two_groups(ranks)
+            if self.rule.m is not None:
+                some = torch.zeros_like(self.seen).index_fill(0, ranks.topk(self.rule.m).indices, True)
+            cut = limited(some, ranks, self.given, 1 - self.matrix.diagonal())
+        may_move = verdict.reliability >= RELIABLE and (heard or self.asked == "scout")
         return ~cut, cut & (self.sure > self.rule.confidence) & may_move
 
     def corrected(self) -> Tensor | None:
@@ -229,16 +229,11 @@ def cut_in(saved: dict[str, Tensor]) -> Tensor:
     return (saved["weights"] == 0) | saved["restored"]
 
 
-def sparing(cut: Tensor, score: Tensor, given: Tensor, wrong: Tensor) -> Tensor:
-    """The same cut, but of no class more than may go: there, those of the highest scores.
-
-    `wrong` is the share of each class that is estimated to be, and may go where it is more than half.
-    """
-    cut = cut.clone()
-    for label in given.unique().tolist():
-        own = (given == label).nonzero().squeeze(1)
-        most = int(max(MOST_OF_A_CLASS, float(wrong[label])) * len(own))
-        if int(cut[own].sum()) > most:
-            cut[own] = False
-            cut[own[score[own].topk(most).indices]] = True
-    return cut
+def two_groups(values: Tensor) -> Tensor:
+    """Otsu's threshold over all values."""
+    ranked = values.detach().double().sort().values
+    below = torch.arange(1, len(ranked), dtype=torch.float64, device=ranked.device)
+    sums = ranked.cumsum(0)
+    gap = sums[:-1] / below - (sums[-1] - sums[:-1]) / (len(ranked) - below)
+    best = int((below * (len(ranked) - below) * gap**2).argmax())
+    return (ranked[best] + ranked[best + 1]) / 2
