@@ -46,9 +46,9 @@ from orat.curation.find import remembered
 from orat.data.loader import on_device
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
-from orat.methods.automatic import Watch, cut_in, sparing
+from orat.methods.automatic import Watch, cut_in
 from orat.methods.base import State
-from orat.noise.judge import DOUBTED, KNOWING, judge
+from orat.noise.judge import judge
 from orat.noise.truth import area, found_outliers
 from orat.training.engine import engine_for
 from orat.training.learner import Learner, end_epoch, train_epoch
@@ -106,9 +106,8 @@ Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # answers, labels -> 
 
 def orats(said: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
     """What automatic ORAT would cut, hearing this."""
-    verdict = judge(said, given)
-    cut = (verdict.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
-    return sparing(cut, verdict.suspicion, given, 1 - verdict.matrix.diagonal()), verdict.suspicion
+    verdict = judge(said.double().log_softmax(1), given)
+    return verdict.flagged(), verdict.score
 
 
 def cleanlabs(filter_by: str, said: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,7 +276,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
     state = {name: value.cpu() for name, value in job.learner.state.tensors().items()}
-    return figures(cut_in(state), remembered(state).suspicion, job.parts.train)
+    return figures(cut_in(state), remembered(state).score, job.parts.train)
 
 
 def times(answers: Answers, after: float = 0.0) -> dict[str, float]:

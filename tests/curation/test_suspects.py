@@ -86,12 +86,13 @@ def test_a_run_of_an_earlier_version_is_refused(automatic: Path, tmp_path: Path)
 def test_what_is_remembered_is_the_verdict_on_the_averaged_answers(automatic: Path) -> None:
     state = RunFolder(automatic).load_tensors("state")
     found = orat.suspects(automatic, device="cpu")
-    again = judge(state["answers"], state["given"], state["own_answers"])
-    wrong = again.wrong
-    torch.testing.assert_close(found.verdict.wrong, wrong, atol=1e-6, rtol=0)
-    torch.testing.assert_close(found.verdict.matrix, again.matrix, atol=1e-6, rtol=0)
-    assert found.verdict.looks_like.equal(again.looks_like)
-    assert (found.judged_by, found.verdict.rate) == ("scouts and network", pytest.approx(again.rate))
+    log_probs = torch.stack([state[name].double().log_softmax(1) for name in ("answers", "own_answers")])
+    again = judge(log_probs, state["given"])
+    wrong = again.p_wrong
+    torch.testing.assert_close(found.verdict.p_wrong, wrong, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.verdict.noise_matrix, again.noise_matrix, atol=1e-6, rtol=0)
+    assert found.verdict.predicted.equal(again.predicted)
+    assert (found.judged_by, found.verdict.noise_rate) == ("scouts and network", pytest.approx(again.noise_rate))
 
 
 def test_doubted_labels_come_first_and_suspects_are_given_another_class(automatic: Path) -> None:
@@ -121,7 +122,7 @@ def test_planted_flips_come_first(automatic: Path, plain: Path, tiny: str, again
     assert truth is not None
     assert truth["wrong"] == wrong
     assert truth["auc"] > 0.9
-    assert abs(found.verdict.rate - wrong / len(rows)) < 0.15
+    assert abs(found.verdict.noise_rate - wrong / len(rows)) < 0.15
 
 
 def test_the_area_is_the_share_of_pairs_in_order() -> None:
