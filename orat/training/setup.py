@@ -23,7 +23,7 @@ from orat.noise.inject import (
     NOISES,
     check_rate,
 )
-from orat.noise.truth import found_outliers
+from orat.noise.truth import found_removed
 from orat.training.filtering import filter_of
 from orat.training.run import Run
 
@@ -70,7 +70,8 @@ def prepare(run: Run, data_dir: Path | None = None, device: str = "cpu") -> Part
         if left_out is not None:
             raise InputError(f"{run.labels} leaves samples out, as without_outliers_of does: give one of them")
         cut = source.outliers(full, device)
-        kept, left_out = (~cut).nonzero().flatten(), {"run": run.without_outliers_of, **found_outliers(cut, full)}
+        kept = (~cut).nonzero().flatten()
+        left_out = {"run": run.without_outliers_of, **found_removed(cut, full.flipped)}
         full = full.take(kept)
     order = torch.randperm(len(full), generator=torch.Generator().manual_seed(run.seed))
     held_out = round(run.validation * len(full))

@@ -19,7 +19,7 @@ from orat.core.provenance import hardware, versions
 from orat.data.loader import on_device, steps_per_epoch
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate, predict
-from orat.noise.truth import found_corrections, found_outliers, lost_classes
+from orat.noise.truth import found_corrections, found_removed, lost_classes
 from orat.training.engine import engine_for
 from orat.training.filtering import left_out_words
 from orat.training.first_weights import load_first, origin_words
@@ -208,7 +208,7 @@ class Job:
         yield from until_done(self.device)
         record = end_epoch(learner)
         if (used := learner.state.corrected()) is not None:
-            record["corrections"] = found_corrections(used, self.data)
+            record["corrections"] = found_corrections(used, self.data.labels, self.data.true_labels)
         record["validation"] = self.validate(record["epoch"]) if record["epoch"] > 0 else {}
         record["seconds"] = round(time.monotonic() - started, 3)
         self.folder.append_history(record)
@@ -234,7 +234,10 @@ class Job:
     def tell(self, record: dict[str, Any]) -> None:
         """The epoch as one line, and each kind of warning once."""
         cut = self.learner.state.cut() if record["state"].get("cut") else None
-        lost = None if cut is None else lost_words(lost_classes(cut, self.parts.train))
+        train = self.parts.train
+        lost = None
+        if cut is not None:
+            lost = lost_words([train.classes[label] for label in lost_classes(cut.cpu(), train.labels)])
         for kind, warning in (("method", self.learner.state.warning()), ("class", lost)):
             if warning and kind not in self.warned:
                 self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
@@ -263,8 +266,8 @@ class Job:
             "examples": len(parts.test) if parts.test else 0,
             "last": {"epoch": self.run.epochs, **self.accuracy("last epoch")},
             "chosen": None,
-            "outliers": None if cut is None else found_outliers(cut, parts.train),
-            "corrections": None if used is None else found_corrections(used, self.data),
+            "outliers": None if cut is None else found_removed(cut, parts.train.flipped),
+            "corrections": None if used is None else found_corrections(used, self.data.labels, self.data.true_labels),
             "left_out": parts.left_out,
             "init_from": self.origin,
         }
