@@ -49,7 +49,7 @@ from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
 from orat.methods.base import State
 from orat.noise.judge import judge
-from orat.noise.truth import area, found_outliers
+from orat.noise.truth import area, found_removed
 from orat.training.engine import engine_for
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run
@@ -288,7 +288,7 @@ def times(answers: Answers, after: float = 0.0) -> dict[str, float]:
 def figures(cut: Tensor, score: Tensor, train: Dataset) -> dict[str, Any]:
     """How rightly was cut and ranked."""
     assert train.wrong is not None
-    found = found_outliers(cut, train)
+    found = found_removed(cut, train.wrong)
     both = int(cut.sum()) + int(train.wrong.sum())
     f1 = 2 * int((cut & train.wrong).sum()) / both if both else None
     return {**found, "f1": f1, "auc": area(score, train.wrong)}

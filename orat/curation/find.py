@@ -20,7 +20,7 @@ from orat.methods.automatic import cut_in
 from orat.methods.ranked_range import RankedRangeLoss
 from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge, score_of
 from orat.noise.matrix import MIN_SAMPLES
-from orat.noise.truth import area, found_outliers
+from orat.noise.truth import area, found_removed
 from orat.training.held_out import FOLDS, check_folds, held_out_answers
 from orat.training.load import finished_run, load_model
 from orat.training.run import Run
@@ -141,7 +141,7 @@ class Suspects:
         wrong = self.train.wrong
         if wrong is None:
             return None
-        found = found_outliers(self.cut, self.train)
+        found = found_removed(self.cut, self.train.flipped)
         return {
             "wrong": found["flipped"],
             "wrong_share": int(wrong.sum()) / len(wrong),

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from orat.attacks.adversary import Adversary
@@ -26,8 +27,12 @@ class Decision:
 
     def flagged(self, given: Labels) -> Tensor:
         """The samples that are not learned with their given label, (n,) bool."""
-        removed = given.new_zeros(len(given), dtype=bool) if self.keep is None else ~self.keep.to(given.device)
-        return removed if self.labels is None else removed | (self.labels.to(given.device) != given)
+        flagged = torch.zeros_like(given, dtype=torch.bool)
+        if self.keep is not None:
+            flagged |= ~self.keep.to(given.device)
+        if self.labels is not None:
+            flagged |= self.labels.to(given.device) != given
+        return flagged
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ class Corrections(Observer):
         """Adds the changes of the epoch."""
         decision = self.state.decision()
         if decision is not None and decision.labels is not None:
-            event.record["corrections"] = found_corrections(decision.labels, self.train)
+            found = found_corrections(decision.labels, self.train.labels, self.train.truth)
+            event.record["corrections"] = found
 
 
 class Validate(Observer):
@@ -155,8 +156,8 @@ class Warnings(Observer):
         decision = self.state.decision()
         lost = None
         if decision is not None and decision.keep is not None and event.record["state"].get("cut"):
-            flagged = decision.flagged(self.train.labels.to(decision.keep.device))
-            lost = lost_words(lost_classes(flagged, self.train))
+            lost_ones = lost_classes(decision.flagged(self.train.labels), self.train.labels)
+            lost = lost_words([self.train.classes[label] for label in lost_ones])
         for kind, warning in (("method", self.state.warning()), ("class", lost)):
             if warning and kind not in self.printed:
                 self.display.line(f"warning: {self.name(event.epoch)}: {warning}")

@@ -84,7 +84,8 @@ class Run:
     @property
     def method_name(self) -> str:
         """The method's name on the command line."""
-        return NAMES[type(self.method)]
+        kind = type(self.method)
+        return NAMES.get(kind, f"{kind.__module__}:{kind.__qualname__}")
 
     @property
     def id(self) -> str:

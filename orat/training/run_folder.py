@@ -110,7 +110,7 @@ class RunFolder:
             raise InputError(f"{file} is damaged: remove it to start the run over") from None
         if saved.get("format") != form:
             raise InputError(
-                f"{file} is from an incompatible version of orat (checkpoint format {saved.get('format')}, not {form}): "
+                f"{file} is from an incompatible version of orat (format {saved.get('format')}, not {form}): "
                 "finish the run with that version, or give --out a new folder"
             )
         if saved["device"] != device.type:

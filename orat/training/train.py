@@ -18,9 +18,9 @@ from orat.core.provenance import hardware, versions
 from orat.data.loader import Loader, ResidentLoader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
-from orat.methods.base import State
+from orat.methods.base import Decision, State
 from orat.models.layers import dropouts
-from orat.noise.truth import found_corrections, found_outliers
+from orat.noise.truth import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution
 from orat.training.first_weights import load_first, origin_words
@@ -238,11 +238,9 @@ class Session:
 
     def test(self, learner: RunLearner, validate: Validate) -> Result:
         """Writes weights and state, and tests the last epoch and the epoch that validation chose."""
-        run, train, decision = self.run, self.parts.train, learner.state.decision()
+        run = self.run
         self.folder.save_tensors("model", learner.model.state_dict())
         self.folder.save_tensors("state", self.state_tensors(learner.state))
-        removes = decision is not None and decision.keep is not None
-        relabels = decision is not None and decision.labels is not None
         result: Result = {
             "run": run.id,
             "eps": run.eps,
@@ -250,8 +248,7 @@ class Session:
             "examples": len(self.parts.test) if self.parts.test else 0,
             "last": {"epoch": run.epochs, **self.accuracy(learner.model, "last epoch")},
             "chosen": None,
-            "outliers": found_outliers(decision.flagged(train.labels), train) if removes else None,
-            "corrections": found_corrections(decision.labels, train) if relabels else None,
+            **self.quality(learner.state.decision() or Decision()),
             "left_out": self.parts.left_out,
             "init_from": self.origin,
         }
@@ -267,6 +264,16 @@ class Session:
             "seconds": round(seconds, 1),
             "fingerprint": self.fingerprint,
             "made_with": self.made_with(learner),
+        }
+
+    def quality(self, decision: Decision) -> Result:
+        """How many samples were removed and relabeled, and how rightly where the true labels are known."""
+        train = self.parts.train
+        return {
+            "outliers": None if decision.keep is None else found_removed(decision.flagged(train.labels), train.wrong),
+            "corrections": None
+            if decision.labels is None
+            else found_corrections(decision.labels, train.labels, train.truth),
         }
 
     def state_tensors(self, state: State) -> dict[str, Tensor]:

@@ -25,7 +25,6 @@ from orat.core.errors import InputError
 from orat.curation.page import page as page_of
 from orat.noise.inject import symmetric
 from orat.noise.judge import judge
-from orat.noise.truth import area
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 
@@ -123,13 +122,6 @@ def test_planted_flips_come_first(automatic: Path, plain: Path, tiny: str, again
     assert truth["wrong"] == wrong
     assert truth["auc"] > 0.9
     assert abs(found.verdict.noise_rate - wrong / len(rows)) < 0.15
-
-
-def test_the_area_is_the_share_of_pairs_in_order() -> None:
-    score, wrong = torch.tensor([3.0, 1.0, 2.0, 1.0, 0.0]), torch.tensor([True, True, False, False, False])
-    pairs = [(a > b) + (a == b) / 2 for a in (3.0, 1.0) for b in (2.0, 1.0, 0.0)]
-    assert area(score, wrong) == pytest.approx(sum(pairs) / 6)
-    assert area(score, torch.zeros(5, dtype=torch.bool)) is None
 
 
 def test_a_plain_run_is_judged_by_its_own_network_which_is_said(
