@@ -127,7 +127,7 @@ class RunFolder:
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Tensors by name as one safetensors file."""
-        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}  # no shared memory
         replace_file(self.path / f"{name}.safetensors", tensor_bytes(plain))
 
     def has_tensors(self, name: str) -> bool:
