@@ -57,6 +57,14 @@ def parquet_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
     return buffer.getvalue()
 
 
+def read_bytes(file: Path) -> bytes:
+    """The bytes of a file of the user."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Writes beside the file and renames over it, so that it is always the old or the new one, whole."""
     beside = path.with_name(f".{path.name}.new")

@@ -14,7 +14,6 @@ import torch
 
 from orat.core.errors import InputError
 from orat.data import cifar
-from orat.data import cifar as cifar_names
 
 # Red counts up row by row, green is constant, blue is constant: any other order of the planes shows.
 PICTURE = bytes(i % 256 for i in range(1024)) + bytes([100]) * 1024 + bytes([200]) * 1024
@@ -127,10 +126,10 @@ def test_an_image_folder_called_train_is_no_cifar100(tmp_path: Path) -> None:
 
 
 def test_built_in_names_are_ten_and_a_hundred_in_alphabetical_order() -> None:
-    assert len(cifar_names.CIFAR10) == 10
-    assert len(set(cifar_names.CIFAR100)) == 100
-    assert list(cifar_names.CIFAR10) == sorted(cifar_names.CIFAR10)
-    assert list(cifar_names.CIFAR100) == sorted(cifar_names.CIFAR100)
+    assert len(cifar.CIFAR10_CLASSES) == 10
+    assert len(set(cifar.CIFAR100_CLASSES)) == 100
+    assert list(cifar.CIFAR10_CLASSES) == sorted(cifar.CIFAR10_CLASSES)
+    assert list(cifar.CIFAR100_CLASSES) == sorted(cifar.CIFAR100_CLASSES)
 
 
 def test_class_names_come_from_the_files_where_they_are(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_are_offered_without_importing_torch() -> None:
-    code = "import sys, orat.data.catalog; print(orat.data.catalog.NAMES); sys.exit('torch' in sys.modules)"
+    code = "import sys, orat.data.catalog; print(orat.data.catalog.names()); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "toy-imbalanced-2" in done.stdout
