@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, line_of
 
 # Pillow tries every format that it knows, PostScript by an external program too, unless the formats are given.
 FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
@@ -59,8 +59,7 @@ def opened(file: io.BytesIO | Path, path: Path) -> Iterator[Image.Image]:
     except InputError:
         raise
     except BROKEN as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"cannot read the image {path} ({reason}): mend or remove it") from error
+        raise InputError(f"cannot read the image {path} ({line_of(error)}): mend or remove it") from error
 
 
 def gray_or_color(image: Image.Image, path: Path) -> Image.Image:

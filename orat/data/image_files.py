@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, line_of
 from orat.core.files import read_bytes
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
@@ -80,8 +80,7 @@ def packed(archive: Path) -> Iterator[File]:
             while raw.read(BUFFER):
                 pass
     except BROKEN_TAR as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{archive} is no whole tar file ({reason}): pack or get it again") from error
+        raise InputError(f"{archive} is no whole tar file ({line_of(error)}): pack or get it again") from error
 
 
 class Header(tarfile.TarInfo):

@@ -15,7 +15,7 @@ import pytest
 from orat.core.errors import InputError
 from orat.data import download
 from orat.data.catalog import PUBLIC
-from orat.data.download import Source, fetch
+from orat.data.download import Download, fetch
 
 GOOD = bytes(range(256)) * 20
 
@@ -69,12 +69,12 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
-def one(*urls: str, content: bytes = GOOD, unpacked: str | None = None) -> dict[str, tuple[Source, ...]]:
+def one(*urls: str, content: bytes = GOOD, unpacked: str | None = None) -> dict[str, tuple[Download, ...]]:
     """A table of one set with one file."""
-    return {"tiny": (Source("file.gz", urls, hashlib.md5(content).hexdigest(), unpacked),)}
+    return {"tiny": (Download("file.gz", urls, hashlib.md5(content).hexdigest(), unpacked),)}
 
 
-def message(folder: Path, table: dict[str, tuple[Source, ...]]) -> str:
+def message(folder: Path, table: dict[str, tuple[Download, ...]]) -> str:
     """The one line that a failing download ends with, which names the file and the folder, leaving nothing behind."""
     with pytest.raises(InputError) as caught:
         fetch("tiny", folder, sources=table)

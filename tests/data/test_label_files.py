@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orat.core.errors import InputError
-from orat.data.label_files import from_file
+from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
 
 PETS = ("cat", "dog", "eel")
@@ -102,6 +102,37 @@ def test_bad_arrays_are_refused(tmp_path: Path, array, message):
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     with pytest.raises(InputError, match=message):
         from_file(tmp_path / "a.npy", 2, PETS)
+
+
+PATHS = ("train/cat/1.png", "train/cat/2.png", "train/dog/1.png", "train/eel/a, b.png")
+
+
+@pytest.mark.parametrize("title", ["path,label\n", ""])
+def test_rows_may_name_the_images_by_their_paths(tmp_path: Path, title):
+    rows = ['"train/eel/a, b.png",eel', "train/cat/2.png,eel", "train/dog/1.png,", "train/cat/1.png,cat"]
+    (tmp_path / "a.csv").write_text(title + "\n".join(rows))
+    assert from_file(tmp_path / "a.csv", 4, PETS, PATHS).tolist() == [0, 2, LEFT_OUT, 2]
+    (tmp_path / "a.csv").write_text("index,label\n3,eel\n0,cat\n1,eel\n2,\n")
+    assert from_file(tmp_path / "a.csv", 4, PETS, PATHS).tolist() == [0, 2, LEFT_OUT, 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "paths", "message"),
+    [
+        (["train/cat/3.png,cat"], PATHS, "line 2: image 'train/cat/3.png' is not of the training set or came before"),
+        (
+            [f"{PATHS[0]},cat", f"{PATHS[0]},dog"],
+            PATHS,
+            f"line 3: image '{PATHS[0]}' is not .* came before: give each once",
+        ),
+        ([f"{path},cat" for path in PATHS[:2]], PATHS, "has 2 labels for 4 samples"),
+        ([f"{PATHS[0]},cat"], None, f"line 2: index '{PATHS[0]}' is not in 0..3"),
+    ],
+)
+def test_paths_of_no_image_are_refused(tmp_path: Path, rows, paths, message):
+    (tmp_path / "a.csv").write_text("\n".join(["path,label", *rows]))
+    with pytest.raises(InputError, match=message):
+        from_file(tmp_path / "a.csv", 4, PETS, paths)
 
 
 def test_a_missing_file_is_named():
