@@ -146,7 +146,7 @@ def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:
     state = folder.load_tensors("state")
     flipped = parts.train.wrong
     if "wrong" in state and flipped is not None:
-        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).suspicion, flipped)}
+        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).score, flipped)}
         row |= {"auc_of_loss": area(state["mean_loss"], flipped), "histograms": histograms(state, flipped)}
     return row
 

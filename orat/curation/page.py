@@ -47,7 +47,7 @@ def page(found: Suspects, title: str, top: int = 100) -> str:
         "<h2>By class</h2>",
         class_table(found.classes()),
         "<h2>Of those given a class (row), the share that seems to be of each (column), in %</h2>",
-        matrix_table(found.verdict.matrix, found.train.classes),
+        matrix_table(found.verdict.noise_matrix, found.train.classes),
         *grid(found, top),
     ]
     head = f'<meta charset="utf-8"><title>Suspects of {escape(title)}</title>'

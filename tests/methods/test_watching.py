@@ -18,7 +18,7 @@ from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.data.source import Dataset
 from orat.methods import Scouts, Setting
-from orat.methods.automatic import Rule, Watch, sparing
+from orat.methods.automatic import Rule, Watch
 from orat.training.learner import rate_of
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
@@ -280,14 +280,6 @@ def test_scouts_are_the_cheaper_of_a_quick_network_and_the_runs_own(
 ) -> None:
     train = Dataset(torch.zeros(2, *shape), torch.tensor([0, 1]), ("a", "b"))
     assert cheaper(Run(data="mine.npz", method=orat.ORAT(), model=model, eps=0.1), train) == expected
-
-
-def test_no_class_loses_more_than_half_unless_more_of_it_is_estimated_wrong() -> None:
-    given = torch.tensor([0] * 10 + [1] * 6)
-    score = torch.arange(16.0)
-    cut = torch.tensor([True] * 2 + [False] * 8 + [True] * 6)
-    assert sparing(cut, score, given, torch.tensor([0.1, 0.3])).nonzero().flatten().tolist() == [0, 1, 13, 14, 15]
-    assert sparing(cut, score, given, torch.tensor([0.9, 0.7])).nonzero().flatten().tolist() == [0, 1, 12, 13, 14, 15]
 
 
 def scouted(n: int, epochs: int, cost: float, batch_size: int = 128, quick: bool = True) -> tuple[int, int]:
