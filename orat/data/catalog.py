@@ -64,7 +64,7 @@ def names() -> tuple[str, ...]:
 
 
 def plugin(name: str) -> Plugin | None:
-    """The plug-in for the data set of this name, if there is one."""
+    """The plug-in of a data set, if the name has a plug-in."""
     point = plugins(PLUGINS).get(name.partition(":")[0])
     return None if point is None else point.load()
 
@@ -137,7 +137,7 @@ def places(name: str, data_dir: str | Path | None) -> tuple[Path, ...]:
 
 
 def folder_of(name: str, data_dir: str | Path | None) -> Path | None:
-    """The first folder with files of a public data set, if there is one."""
+    """The first folder with files of a public data set, if any."""
     return next((place for place in places(name, data_dir) if READERS[name].present(place)), None)
 
 

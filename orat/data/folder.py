@@ -23,7 +23,7 @@ STREAMED_GROUP = 8  # images of a batch that one thread decodes
 
 @dataclass(frozen=True)
 class Picture:
-    """One image of the data set: its file, its size, and its pixels if they are in memory."""
+    """One image of the data set: file, size, and pixels if decoded."""
 
     file: File
     size: Size

@@ -30,7 +30,7 @@ def save(folder: Path, **content: Any) -> Path:
 
 
 def message(file: Path) -> str:
-    """The one line that reading ends with; it names the file."""
+    """The error message of reading a file: one line with the name of the file."""
     with pytest.raises(InputError) as caught:
         arrays.read(file)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Folders of images and tar files of them, with images made in the test."""
+"""Image folders and tar files of image folders, with images made in the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orat.data.source import Splits
 
 
 def save(file: Path, mode: str = "RGB", size: tuple[int, int] = (6, 4), color: object = None) -> Path:
-    """One image of 6 pixels across and 4 down, unless told otherwise."""
+    """One image, by default 6 pixels wide and 4 high."""
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, color or 0).save(file)
     return file
@@ -44,7 +44,7 @@ def pack(root: Path, archive: Path, top: str = "") -> Path:
 
 
 def message(root: Path, size: tuple[int, int] | None = None) -> str:
-    """The one line that reading ends with."""
+    """The error message of reading a folder, in one line."""
     with pytest.raises(InputError) as caught:
         folder.read(root, size)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a name means, where it is looked for, and the bundled sample."""
+"""Data sets by name and path, the folders that are searched, and the bundled sample."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_mnist(folder: Path) -> Path:
 
 
 def message(name: str, data_dir: Path | None = None, image_size: tuple[int, int] | None = None) -> str:
-    """The one line that loading ends with."""
+    """The error message of loading a data set, in one line."""
     with pytest.raises(InputError) as caught:
         data.load(name, data_dir, image_size)
     assert "\n" not in str(caught.value)

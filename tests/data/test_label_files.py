@@ -1,4 +1,4 @@
-"""Labels from files: what is well formed comes back, what is not is refused with its line."""
+"""Labels from files: a well-formed file gives its labels, a malformed row is refused with its line."""
 
 from __future__ import annotations
 
