@@ -144,7 +144,9 @@ def folder_of(name: str, data_dir: str | Path | None) -> Path | None:
 def missing(name: str, data_dir: str | Path | None) -> str:
     """The message for a public data set without files."""
     named, folder = places(name, data_dir)
-    return f"no files of {name} in {named} or {folder}: run `orat data --download {name}`, or put them into {named}"
+    return (
+        f"no files of {name} in {named} or {folder}: run `orat list data --download {name}`, or put them into {named}"
+    )
 
 
 def search(name: str, data_dir: str | Path | None) -> Found:

@@ -9,10 +9,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from orat.core.errors import InputError
 from orat.data.label_files import LEFT_OUT, from_file
+from orat.methods import AT
 from orat.noise import inject as noise
+from orat.training.run import Run
+from orat.training.setup import prepare
 
 PETS = ("cat", "dog", "eel")
 
@@ -114,6 +118,20 @@ def test_rows_may_name_the_images_by_their_paths(tmp_path: Path, title):
     assert from_file(tmp_path / "a.csv", 4, PETS, PATHS).tolist() == [0, 2, LEFT_OUT, 2]
     (tmp_path / "a.csv").write_text("index,label\n3,eel\n0,cat\n1,eel\n2,\n")
     assert from_file(tmp_path / "a.csv", 4, PETS, PATHS).tolist() == [0, 2, LEFT_OUT, 2]
+
+
+def test_a_run_on_an_image_folder_takes_labels_by_path(tmp_path: Path):
+    for name in ("cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"):
+        (tmp_path / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 9)).save(tmp_path / "train" / name)
+    rows = ("train/dog/2.png,cat", "train/cat/1.png,", "train/dog/1.png,dog", "train/cat/2.png,dog")
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]))
+    run = Run(data=str(tmp_path), method=AT(), labels=str(tmp_path / "labels.csv"), validation=0.0)
+    train = prepare(run).train
+    assert train.paths == ("train/cat/2.png", "train/dog/1.png", "train/dog/2.png")
+    assert train.labels.tolist() == [1, 1, 0]
+    assert train.truth is not None
+    assert train.truth.tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
