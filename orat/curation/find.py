@@ -16,12 +16,11 @@ from orat.core.files import write_table
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods import ORAT
-from orat.methods.automatic import cut_in
 from orat.methods.ranked_range import RankedRangeLoss
 from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge, score_of
 from orat.noise.matrix import MIN_SAMPLES
 from orat.noise.truth import area, found_removed
-from orat.training.held_out import FOLDS, check_folds, held_out_answers
+
 from orat.training.load import finished_run, load_model
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
@@ -178,7 +177,7 @@ def suspects(
     data_dir: str | Path | None = None,
     device: str = "auto",
     held_out: bool = False,
-    folds: int = FOLDS,
+    folds: int = 5,
     epochs: int | None = None,
     display: Display = SILENT,
 ) -> Suspects:

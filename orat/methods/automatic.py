@@ -7,6 +7,7 @@ wrong label from a hard sample; predictions on natural inputs, averaged over epo
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,7 +109,7 @@ class AutomaticRange(Fold):
     def verdict(self) -> Verdict:
         """The last verdict on all labels."""
         stored = {field.name: self._buffers.get(f"verdict_{field.name}") for field in fields(Verdict)}
-        values = {
+        values: dict[str, Any] = {
             name: value.item() if value.dim() == 0 else value for name, value in stored.items() if value is not None
         }
         return Verdict(labels=self.given, **values)
