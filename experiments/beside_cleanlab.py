@@ -43,7 +43,6 @@ from orat.core.losses import cross_entropy
 from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
 from orat.curation.find import remembered
-from orat.data.loader import on_device
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
@@ -241,7 +240,7 @@ def epochs_of(
 ) -> Iterator[tuple[float, float, Tensor]]:
     """Of each epoch, the seconds of learning and of asking, and what was said."""
     data, others = (job.parts.train.take(part.nonzero().squeeze(1)) for part in (learned, asked))
-    data = on_device(data, job.device)
+    data = data.to(job.device)
     learner = Learner(job.run, build_model(job.run, job.parts.train).to(job.device), state.to(job.device))
     engine = engine_for(learner, data, SILENT, job.engine.name)
     said: list[Tensor] = []

@@ -140,7 +140,7 @@ class Suspects:
         wrong = self.train.wrong
         if wrong is None:
             return None
-        found = found_removed(self.cut, self.train.flipped)
+        found = found_removed(self.cut, self.train.wrong)
         return {
             "wrong": found["flipped"],
             "wrong_share": int(wrong.sum()) / len(wrong),

@@ -17,7 +17,7 @@ from orat.core.errors import InputError, unknown
 from orat.core.files import csv_bytes, replace_file
 from orat.curation.find import Suspects, suspects
 from orat.data import catalog as datasets
-from orat.data.folder import files
+from orat.data.image_files import files
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.noise.judge import DOUBTED

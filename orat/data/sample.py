@@ -11,5 +11,5 @@ FOLDER = Path(__file__).parent / "mnist_sample"
 
 
 def read() -> Splits:
-    """The 6,000 training and 1,000 test digits that come with the package."""
+    """The 6,000 training and 1,000 test digits of the package."""
     return idx.read(FOLDER)

@@ -60,7 +60,7 @@ def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
     """A training set as read with the run's labels, and where the samples lie in it that its label file keeps."""
     kept = torch.arange(len(train))
     if run.labels is not None:
-        labels = from_file(Path(run.labels), len(train), train.classes)
+        labels = from_file(run.labels, len(train), train.classes, train.paths)
         kept = (labels != LEFT_OUT).nonzero().flatten()
         train = relabel(train.take(kept), labels[kept])
     return with_noise(train, run.noise, run.noise_rate, run.noise_seed), kept
