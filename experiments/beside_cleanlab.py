@@ -136,7 +136,7 @@ def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         with TemporaryDirectory() as folder:
             job = open_job(run, folder, arguments.data_dir, arguments.device, SILENT, arguments.engine)
             assert isinstance(job, Job)
-            if job.parts.train.flipped is None:
+            if job.parts.train.wrong is None:
                 raise SystemExit("it is not known which labels are wrong: give a noise, as in --kinds symmetric:0.4")
             for row in rows_of(job, arguments):
                 yield {"noise": noise, "rate": float(rate), "seed": seed, **row}
@@ -287,11 +287,11 @@ def times(answers: Answers, after: float = 0.0) -> dict[str, float]:
 
 def figures(cut: Tensor, score: Tensor, train: Dataset) -> dict[str, Any]:
     """How rightly was cut and ranked."""
-    assert train.flipped is not None
-    found = found_removed(cut, train.flipped)
-    both = int(cut.sum()) + int(train.flipped.sum())
-    f1 = 2 * int((cut & train.flipped).sum()) / both if both else None
-    return {**found, "f1": f1, "auc": area(score, train.flipped)}
+    assert train.wrong is not None
+    found = found_removed(cut, train.wrong)
+    both = int(cut.sum()) + int(train.wrong.sum())
+    f1 = 2 * int((cut & train.wrong).sum()) / both if both else None
+    return {**found, "f1": f1, "auc": area(score, train.wrong)}
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:

@@ -22,4 +22,4 @@ class Batch:
 
     x: Images
     y: Labels
-    index: Indices
+    id: Indices

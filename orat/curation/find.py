@@ -138,10 +138,10 @@ class Suspects:
 
     def truth(self) -> dict[str, Any] | None:
         """How right the issues and the ranking are, where the true labels are known."""
-        wrong = self.train.flipped
+        wrong = self.train.wrong
         if wrong is None:
             return None
-        found = found_removed(self.cut, self.train.flipped)
+        found = found_removed(self.cut, self.train.wrong)
         return {
             "wrong": found["flipped"],
             "wrong_share": int(wrong.sum()) / len(wrong),

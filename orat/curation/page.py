@@ -111,8 +111,8 @@ def figure(found: Suspects, place: int, row: Mapping[str, Any]) -> str:
         f"<b>{escape(row['given_label'])} → {escape(other)}</b>",
         f"wrong: {1 - row['label_quality']:.1%}" + ("" if row["is_label_issue"] else " · no issue"),
     ]
-    if found.train.true_labels is not None:
-        lines.append(f"in truth {escape(found.train.classes[int(found.train.true_labels[place])])}")
+    if found.train.truth is not None:
+        lines.append(f"in truth {escape(found.train.classes[int(found.train.truth[place])])}")
     return f"<figure>{image(found.train.images[place])}<figcaption>{'<br>'.join(lines)}</figcaption></figure>"
 
 

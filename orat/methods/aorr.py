@@ -19,4 +19,4 @@ class AoRR(Ranked):
 
     def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
         """The ranked range, without an attack."""
-        return state(losses.cross_entropy(model(batch.x), batch.y), batch.index)
+        return state(losses.cross_entropy(model(batch.x), batch.y), batch.id)

@@ -97,24 +97,24 @@ class Watch(State):
 
     def relabeled(self, batch: Batch) -> Batch:
         """The batch with the labels to learn."""
-        own = batch.index
+        own = batch.id
         return Batch(batch.x, torch.where(self.restored[own], self.looks_like[own], batch.y), own)
 
     @torch.no_grad()
     def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> None:
         """Takes down what the network says of a batch, if it is asked."""
         if self.asked == "both":
-            self.latest.index_copy_(0, batch.index, logits.float())
+            self.latest.index_copy_(0, batch.id, logits.float())
         elif self.scouting is None:
             said = logits if self.asked == "adversarial" else attack.view(model, batch.x)
-            self.latest.index_copy_(0, batch.index, said.float())
-            self.given.index_copy_(0, batch.index, batch.y)
+            self.latest.index_copy_(0, batch.id, said.float())
+            self.given.index_copy_(0, batch.id, batch.y)
 
     def scout(self, batch: Batch) -> Scalar:
         """What scouts are to minimize on a batch; what they say of it is taken down."""
         loss, answers, batch = lesson(self.sees, batch, ~self.cut())
-        self.latest.index_copy_(0, batch.index, answers)
-        self.given.index_copy_(0, batch.index, batch.y)
+        self.latest.index_copy_(0, batch.id, answers)
+        self.given.index_copy_(0, batch.id, batch.y)
         return loss
 
     def average(self) -> None:

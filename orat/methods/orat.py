@@ -63,4 +63,4 @@ class ORAT(Ranked):
         learned = state.relabeled(batch)
         logits = model(attack(model, learned))
         state.watch(model, batch, attack, logits)
-        return state(losses.cross_entropy(logits, learned.y), batch.index)
+        return state(losses.cross_entropy(logits, learned.y), batch.id)

@@ -31,7 +31,7 @@ class Corrections(BurnIn):
 
     def labels(self, batch: Batch, epoch: int) -> Labels:
         """The labels to train these samples with: the predicted class where the given one is doubted."""
-        own = batch.index
+        own = batch.id
         chosen = batch.y
         if epoch > self.burn_in:
             doubted = (self.withstood[own] <= self.withstands) & (self.confidence[own] >= self.least_confidence)
@@ -43,10 +43,10 @@ class Corrections(BurnIn):
 
     def remember(self, batch: Batch, iterates: Tensor) -> None:
         """Keeps how often the given label stood among the attack's points, and what was seen at the first of them."""
-        self.withstood[batch.index] = (iterates.argmax(2) == batch.y).sum(0)
+        self.withstood[batch.id] = (iterates.argmax(2) == batch.y).sum(0)
         confidence, predicted = iterates[0].softmax(1).max(1)
-        self.confidence[batch.index] = confidence.to(self.confidence.dtype)
-        self.predicted[batch.index] = predicted
+        self.confidence[batch.id] = confidence.to(self.confidence.dtype)
+        self.predicted[batch.id] = predicted
 
     def corrected(self) -> Tensor:
         """The labels of the last epoch's steps."""

@@ -43,15 +43,15 @@ def lesson(sees: Sequence[nn.Module], batch: Batch, kept: Tensor) -> tuple[Scala
     gradient that of each.
     """
     parts = len(sees)
-    order = (batch.index % parts).argsort(stable=True)
-    batch = Batch(batch.x[order], batch.y[order], batch.index[order])
+    order = (batch.id % parts).argsort(stable=True)
+    batch = Batch(batch.x[order], batch.y[order], batch.id[order])
     ends = [len(order) * part // parts for part in range(parts + 1)]
     slices = [slice(*place) for place in pairwise(ends)]
-    fits = torch.cat([batch.index[place] % parts == part for part, place in enumerate(slices)])
+    fits = torch.cat([batch.id[place] % parts == part for part, place in enumerate(slices)])
     with torch.no_grad(), nothing_dropped(*sees):
         said = [sees[part - 1](batch.x[place]).float() for part, place in enumerate(slices)]
         answers = torch.cat(said).masked_fill(~fits[:, None], torch.nan)
-    learned, losses = kept[batch.index] & fits, []
+    learned, losses = kept[batch.id] & fits, []
     for see, asked in zip(sees, [*slices[1:], slices[0]], strict=True):
         each = cross_entropy(see(without(batch.x, asked)), without(batch.y, asked))
         losses.append(own_mean(each, without(learned, asked)))

@@ -71,7 +71,7 @@ def prepare(run: Run, data_dir: Path | None = None, device: str = "cpu") -> Part
             raise InputError(f"{run.labels} leaves samples out, as without_outliers_of does: give one of them")
         cut = source.outliers(full, device)
         kept = (~cut).nonzero().flatten()
-        left_out = {"run": run.without_outliers_of, **found_removed(cut, full.flipped)}
+        left_out = {"run": run.without_outliers_of, **found_removed(cut, full.wrong)}
         full = full.take(kept)
     order = torch.randperm(len(full), generator=torch.Generator().manual_seed(run.seed))
     held_out = round(run.validation * len(full))

@@ -208,7 +208,7 @@ class Job:
         yield from until_done(self.device)
         record = end_epoch(learner)
         if (used := learner.state.corrected()) is not None:
-            record["corrections"] = found_corrections(used, self.data.labels, self.data.true_labels)
+            record["corrections"] = found_corrections(used, self.data.labels, self.data.truth)
         record["validation"] = self.validate(record["epoch"]) if record["epoch"] > 0 else {}
         record["seconds"] = round(time.monotonic() - started, 3)
         self.folder.append_history(record)
@@ -266,8 +266,8 @@ class Job:
             "examples": len(parts.test) if parts.test else 0,
             "last": {"epoch": self.run.epochs, **self.accuracy("last epoch")},
             "chosen": None,
-            "outliers": None if cut is None else found_removed(cut, parts.train.flipped),
-            "corrections": None if used is None else found_corrections(used, self.data.labels, self.data.true_labels),
+            "outliers": None if cut is None else found_removed(cut, parts.train.wrong),
+            "corrections": None if used is None else found_corrections(used, self.data.labels, self.data.truth),
             "left_out": parts.left_out,
             "init_from": self.origin,
         }

@@ -223,7 +223,7 @@ def test_points_have_no_pictures_and_an_unknown_truth_is_not_told(tmp_path: Path
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text
-    assert ("AUC" in text) == (found.train.true_labels is not None)
+    assert ("AUC" in text) == (found.train.truth is not None)
     assert not [tag for tag, _ in Page(text).elements if tag == "img"]
 
 

@@ -145,7 +145,7 @@ def test_training_repairs_flipped_labels_and_says_how_many(tiny: str, tmp_path: 
     run = quick(tiny, orat.RAA(burn_in=8), noise="symmetric", noise_rate=0.3, epochs=16, milestones=(), eps=0.05)
     found = orat.train(run, tmp_path / "a", display=SILENT)["corrections"]
     data, used = prepare(run).train, RunFolder(tmp_path / "a").load_tensors("state")["used"]
-    changed, right = used != data.labels, used == data.true_labels
+    changed, right = used != data.labels, used == data.truth
     assert found["precision"] == pytest.approx((changed & right).sum().item() / changed.sum().item())
     assert found["precision"] > 0.9
     assert found["recall"] > 0.9

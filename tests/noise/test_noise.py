@@ -188,16 +188,16 @@ def dataset(true_labels: torch.Tensor | None = None) -> Dataset:
 def test_apply_keeps_the_truth():
     clean = dataset()
     noisy = with_noise(clean, "symmetric", 0.3, 0)
-    assert noisy.true_labels is clean.labels
-    assert noisy.flipped.sum() == 30
+    assert noisy.truth is clean.labels
+    assert noisy.wrong.sum() == 30
     again = with_noise(noisy, "asymmetric", 0.4, 0)
-    assert again.true_labels is clean.labels
-    assert clean.true_labels is None
+    assert again.truth is clean.labels
+    assert clean.truth is None
     assert torch.equal(noisy.labels, noise.symmetric(clean.labels, 10, 0.3, 0))
 
 
 def test_no_noise_does_not_vouch_for_the_labels():
-    assert with_noise(dataset(), "none", 0.0, 0).true_labels is None
+    assert with_noise(dataset(), "none", 0.0, 0).truth is None
     with pytest.raises(InputError, match=r"noise 'none' with rate 0.3"):
         with_noise(dataset(), "none", 0.3, 0)
 
@@ -210,7 +210,7 @@ def test_unknown_noise_names_the_nearest():
 def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
     clean = dataset()
     shifted = (clean.labels + 1) % 10
-    assert relabel(clean, shifted).flipped.all()
+    assert relabel(clean, shifted).wrong.all()
     with pytest.raises(InputError, match="100 images but labels of shape"):
         relabel(clean, shifted[:5])
 
