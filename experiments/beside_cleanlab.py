@@ -41,7 +41,8 @@ from orat.core.device import choose_device
 from orat.core.losses import cross_entropy
 from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
-from orat.curation.find import remembered
+from orat.curation.earlier import automatic
+from orat.curation.find import saved_verdict
 from orat.data.loader import on_device
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
@@ -276,7 +277,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
     state = {name: value.cpu() for name, value in job.learner.state.tensors().items()}
-    return figures(cut_in(state), remembered(state).score, job.parts.train)
+    return figures(cut_in(state), saved_verdict(automatic(state), state["given"]).score, job.parts.train)
 
 
 def times(answers: Answers, after: float = 0.0) -> dict[str, float]:

@@ -115,7 +115,7 @@ def test_orat_that_is_told_nothing_and_finds_nothing_is_at_to_the_bit(augment: s
     """After one epoch scouts know too little to cut anything."""
     for name, method in (("at", orat.AT()), ("orat", orat.ORAT(scout_epochs=1))):
         orat.train(quick(tiny, method, augment=augment), tmp_path / name, device="cpu", display=SILENT)
-    assert orat.suspects(tmp_path / "orat", device="cpu").cut.sum() == 0
+    assert orat.find_label_issues(tmp_path / "orat", device="cpu").flags.sum() == 0
     at, automatic = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
     assert all(torch.equal(at[key], automatic[key]) for key in at)
 
