@@ -42,7 +42,6 @@ from orat.core.device import choose_device
 from orat.core.losses import cross_entropy
 from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
-from orat.curation.find import remembered
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
@@ -275,7 +274,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
     state = {name: value.cpu() for name, value in job.learner.state.tensors().items()}
-    return figures(cut_in(state), remembered(state).score, job.parts.train)
+    return figures(cut_in(state), saved_verdict(automatic(state), state["given"]).score, job.parts.train)
 
 
 def times(answers: Answers, after: float = 0.0) -> dict[str, float]:

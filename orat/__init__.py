@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orat.attacks import APGD, FAB, PGD, AutoAttack, CarliniWagner, Square, suite
     from orat.core.errors import InputError, TrainingError
-    from orat.curation.find import suspects
-    from orat.curation.fix import clean
+    from orat.curation.find import find_label_issues
+    from orat.curation.fix import fix_labels
     from orat.data.catalog import load as load_data
     from orat.data.source import Dataset
     from orat.evaluation.accuracy import correct, evaluate
@@ -51,16 +51,16 @@ PLACES = {
     "TRADES": "orat.methods",
     "TrainingError": "orat.core.errors",
     "WMMR": "orat.methods",
-    "clean": "orat.curation.fix",
     "correct": "orat.evaluation.accuracy",
     "evaluate": "orat.evaluation.accuracy",
     "examine": "orat.evaluation.report",
+    "find_label_issues": "orat.curation.find",
+    "fix_labels": "orat.curation.fix",
     "load_data": "orat.data.catalog:load",
     "load_model": "orat.training.load",
     "ranked_range": "orat.methods.ranked_range",
     "search": "orat.sweeps.search",
     "suite": "orat.attacks",
-    "suspects": "orat.curation.find",
     "train": "orat.training.train",
     "train_many": "orat.sweeps.parallel",
 }
@@ -68,8 +68,8 @@ PLACES = {
 __all__ = [
     "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "AutoAttack",
     "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
-    "TrainingError", "clean", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "search",
-    "suite", "suspects", "train", "train_many",
+    "TrainingError", "correct", "evaluate", "examine", "find_label_issues", "fix_labels", "load_data", "load_model",
+    "ranked_range", "search", "suite", "train", "train_many",
 ]  # fmt: skip
 
 

@@ -282,7 +282,7 @@ class Recorder:
         first, process = checkpoints(out), self.start(command)
         saved, reached = 0, False
         try:
-            while not saved and wait(process, lambda: records(out) >= kill.epoch - 1):
+            while saved < kill.epoch and wait(process, lambda: records(out) >= kill.epoch - 1):
                 saved = hold(process, out, HELD if checkpoints(out) == first else HELD_LONG)
             reached = wait(process, lambda: records(out) >= saved + kill.later)
         finally:

@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
     one.add_argument("--out", metavar="DIR", required=True, help="a new folder for what is written")
     one.add_argument("--how", default="labels", help="labels: a file for --labels; folder: a copy of the image folder")
     one.add_argument("--fix", default="drop", help="what happens to suspects: drop or relabel (default: drop)")
-    one.add_argument("--threshold", default="0.5", help="chance of a wrong label above which one is (default: 0.5)")
+    one.add_argument("--threshold", help="flag labels above this probability to be wrong (default: the run's flags)")
     add_judging(one)
     add_places(one)
 
@@ -30,17 +30,17 @@ def run(arguments: Namespace) -> int:
     threshold, judging = read(arguments, "threshold", number), judging_of(arguments)
     from orat.cli.tables import print_changes
     from orat.core.console import Display
-    from orat.curation.find import JUDGES
-    from orat.curation.fix import clean, train_command
+    from orat.curation.find import SOURCES
+    from orat.curation.fix import fix_labels, train_command
 
     fix, how = arguments.fix, arguments.how
-    result = clean(arguments.run, arguments.out, how, fix, threshold, arguments.data_dir, Display(), **judging)
+    result = fix_labels(arguments.run, arguments.out, how, fix, threshold, arguments.data_dir, Display(), **judging)
     command = shlex.join(train_command(result, arguments.data_dir))
     if arguments.json:
         print_json(result | {"command": command})
         return 0
     print_changes(result)
-    say(JUDGES[result["judged_by"]])
+    say(SOURCES[result["judged_by"]])
     if result["not_judged"]:
         say(f"{result['not_judged']:,} samples were not trained on, so that nothing is known of them; they stay.")
     less = ", with a lower --m, as fewer labels are wrong now" if "--m" in result["train"] else ""

@@ -43,7 +43,7 @@ def add_judging(one: Parser) -> None:
 
 
 def judging_of(arguments: Namespace) -> dict[str, Any]:
-    """Who judges the labels, as `orat.suspects` takes it."""
+    """Who judges the labels, as `orat.find_label_issues` takes it."""
     if not arguments.held_out and (arguments.epochs is not None or arguments.folds != "5"):
         raise InputError("--folds and --epochs are for --held-out: give it, too")
     folds, epochs = read(arguments, "folds", whole), read(arguments, "epochs", whole)
@@ -60,15 +60,16 @@ def run(arguments: Namespace) -> int:
     from orat.cli.tables import print_suspects
     from orat.core.console import Display
     from orat.core.files import replace_file, require
-    from orat.curation.find import suspects, write_tables
+    from orat.curation.find import find_label_issues
     from orat.curation.page import page
+    from orat.curation.tables import write_tables
 
     if arguments.format == "parquet":
         require("pyarrow", "parquet", "a .parquet table")
     out = Path(arguments.out) if arguments.out else Path(arguments.run) / "outliers"
     if out.is_file():
         raise InputError(f"{out} is a file: give --out a folder")
-    found = suspects(arguments.run, arguments.data_dir, display=Display(), **judging)
+    found = find_label_issues(arguments.run, arguments.data_dir, display=Display(), **judging)
     out.mkdir(parents=True, exist_ok=True)
     written = [*write_tables(found, out, arguments.format), out / "outliers.html"]
     replace_file(written[-1], page(found, arguments.run, top).encode())

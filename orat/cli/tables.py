@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from orat.core.numbers import in_pixels, radius, radius_label
-from orat.curation.find import Suspects, headlines
+from orat.curation.find import LabelIssues
+from orat.curation.tables import headlines
 
 TITLES = {
     "natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW",
@@ -96,7 +97,7 @@ def print_curve(curve: Mapping[str, Any]) -> None:
     Console(highlight=False, soft_wrap=True).print(table)
 
 
-def print_suspects(title: str, found: Suspects, top: int) -> None:
+def print_suspects(title: str, found: LabelIssues, top: int) -> None:
     """What is thought of the labels of a run: by class, and of the most suspicious samples."""
     console = Console(highlight=False, soft_wrap=True)
     names = {"class": "class", "given": "given", "estimated_wrong": "seem wrong", "estimated_share": "share",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,6 +51,18 @@ class Verdict:
         p_wrong, noise_matrix = self.p_wrong.float(), self.noise_matrix.float()  # no flag by rounding errors
         flags = (p_wrong > threshold) & (self.reliability >= RELIABLE)
         return limited(flags, self.score, self.labels, 1 - noise_matrix.diagonal())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields but the labels as tensors, for a checkpoint or a file."""
+        values = {name: value for name, value in vars(self).items() if name != "labels"}
+        number = self.p_wrong.new_tensor  # on the same device
+        return {name: number(value) if isinstance(value, float) else value for name, value in values.items()}
+
+    @classmethod
+    def of(cls, labels: Labels, tensors: Mapping[str, Tensor]) -> Verdict:
+        """The verdict with these tensors."""
+        values: dict[str, Any] = {name: value if value.dim() else value.item() for name, value in tensors.items()}
+        return cls(labels, **values)
 
 
 def judge(log_probs: Tensor, labels: Labels) -> Verdict:

@@ -241,6 +241,18 @@ def test_a_probability_of_one_half_but_for_rounding_flags_no_label() -> None:
     assert not verdict_with(p_wrong, (0.9, 0.9)).flagged().any()
 
 
+def test_a_verdict_survives_a_file_of_tensors() -> None:
+    true = truth(1000)
+    verdict = judge(log_probs(true, 3.0), flipped(true, 0.3))
+    tensors = verdict.tensors()
+    assert "labels" not in tensors
+    again = Verdict.of(verdict.labels, tensors)
+    for name, value in vars(verdict).items():
+        assert torch.equal(torch.as_tensor(getattr(again, name)), torch.as_tensor(value))
+    assert isinstance(again.noise_rate, float)
+    assert again.flagged().equal(verdict.flagged())
+
+
 def test_the_interval_is_two_errors_wide_and_lies_within_0_and_1() -> None:
     assert verdict_with(torch.zeros(16), (0.1, 0.1)).interval == (0.0, pytest.approx(0.494))
 

@@ -16,7 +16,6 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from PIL import Image
 from quick_runs import quick
 from refusals import assert_refused_in_one_line
 
@@ -26,7 +25,6 @@ from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.methods import Method
 from orat.sweeps import search as searching
-from orat.sweeps.plots import picture
 from orat.sweeps.search import search
 from orat.sweeps.space import Range, Values, axes_of
 from orat.sweeps.trials import Trials, silence
@@ -110,7 +108,7 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
 @pytest.mark.parametrize(
     ("over", "words"),
     [
-        ({}, "nothing to search over"),
+        ({}, "no field to search over"),
         ({"lrr": [0.1]}, "did you mean 'lr'"),
         ({"m": []}, "no values"),
         ({"m": ""}, "no values"),
@@ -120,10 +118,10 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
         ({"epochs": "1..2.5"}, "'2.5' is not a whole number"),
         ({"norm": ["l3"]}, "known are l1, l2, linf"),
         ({"method": ["orta"]}, "did you mean 'orat'"),
-        ({"m": "0.5..0.1"}, "must be the smaller one"),
-        ({"m": "0.1..0.1"}, "must be the smaller one"),
+        ({"m": "0.5..0.1"}, "give the smaller number first"),
+        ({"m": "0.1..0.1"}, "give the smaller number first"),
         ({"m": "0.1.."}, "'' is not a number"),
-        ({"lr": "log:0..0.1"}, "begin above 0"),
+        ({"lr": "log:0..0.1"}, "starts above 0, not at 0"),
         ({"m": "0.1..0.5"}, "add --trials"),
         ({"beta": [1.0]}, "--beta is for trades, mart, mail, not for orat"),
     ],
@@ -139,7 +137,7 @@ def test_what_cannot_be_searched_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("changes", "more", "words"),
     [
-        ({"validation": 0.0}, {}, "validation = 0 holds nothing out"),
+        ({"validation": 0.0}, {}, "validation = 0 leaves no samples to rank by"),
         ({"validation": 0.001}, {}, "holds out none of 300"),
         ({}, {"by": "test"}, "known are natural, pgd10"),
         ({}, {"trials": 0}, "trials = 0"),
@@ -289,7 +287,7 @@ def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: 
 
 def test_a_folder_of_something_else_is_refused(tiny: str, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    assert_refused_in_one_line(lambda: found(short(tiny), {"lr": [0.1]}, tmp_path), "has files in it")
+    assert_refused_in_one_line(lambda: found(short(tiny), {"lr": [0.1]}, tmp_path), "has files, but no search")
     assert_refused_in_one_line(lambda: found(short(tiny), {"lr": [0.1]}, tmp_path / "letter.txt"), "is a file")
 
 
@@ -418,85 +416,6 @@ def test_without_optuna_one_line_says_how_to_get_it_and_lists_go_on(
     assert len(found(short(tiny), {"lr": [0.1]}, tmp_path / "a")) == 1
 
 
-def rows_of(*figures: tuple[dict[str, Any], float | None]) -> list[dict[str, Any]]:
-    """Rows as a search gives them."""
-    return [
-        {
-            "setting": setting,
-            "validation": {} if share is None else {"pgd10": share, "natural": share},
-            "error": None if share is not None else "broken",
-        }
-        for setting, share in figures
-    ]
-
-
-def test_two_fields_make_a_heat_map_with_names_values_figures_and_the_best_framed() -> None:
-    rows = rows_of(
-        ({"m": 0.3, "k": 0.9}, 0.75), ({"m": 0.1, "k": 1.0}, 0.5), ({"m": 0.1, "k": 0.9}, 0.25),
-        ({"m": 0.3, "k": 1.0}, None),
-    )  # fmt: skip
-    figure = picture(rows, axes_of({"m": "0.3,0.1", "k": "0.9,1.0"}), "pgd10")
-    panel, bar = figure.axes
-    assert (panel.get_xlabel(), panel.get_ylabel()) == ("m", "k")
-    assert [label.get_text() for label in panel.get_xticklabels()] == ["0.1", "0.3"]
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["0.9", "1.0"]
-    assert bar.get_ylabel() == "PGD-10 accuracy in % on validation"
-    written = {text.get_position(): text.get_text() for text in panel.texts}
-    assert written == {(0, 0): "25.0", (1, 0): "75.0", (0, 1): "50.0", (1, 1): "none"}
-    (frame,) = panel.patches
-    assert frame.get_xy() == (0.5, -0.5)
-    assert panel.get_title() == "best (framed): m = 0.3, k = 0.9"
-    shown = panel.images[0].get_array()
-    assert shown.filled(-1).tolist() == [[25.0, 75.0], [50.0, -1]]
-
-
-def test_one_field_makes_a_line_and_more_make_a_panel_each() -> None:
-    rows = rows_of(({"lr": 0.1}, 0.75), ({"lr": 1.0}, 0.5), ({"lr": 0.01}, 0.25), ({"lr": 10.0}, None))
-    (panel,) = picture(rows, axes_of({"lr": "0.1,0.01,1,10"}), "natural").axes
-    line, best, broken = panel.lines
-    assert line.get_xydata().tolist() == [[0.01, 25.0], [0.1, 75.0], [1.0, 50.0]]
-    assert best.get_xydata().tolist() == [[0.1, 75.0]]
-    assert broken.get_xdata().tolist() == [10.0]
-    assert (panel.get_xscale(), panel.get_xlabel()) == ("log", "lr")
-    assert panel.get_ylabel() == "natural accuracy in % on validation"
-    axes = axes_of({"m": "0.1..0.5", "solver": "rank,minmax", "ramp": "0..4", "lr": "log:0.01..1"})
-    rows = rows_of(({"m": 0.2, "solver": "rank", "ramp": 1, "lr": 0.1}, 0.5))
-    panels = picture(rows, axes, "pgd10").axes
-    assert [panel.get_xlabel() for panel in panels] == ["m", "solver", "ramp", "lr"]
-    assert [panel.get_xscale() for panel in panels] == ["linear", "linear", "linear", "log"]
-    assert [label.get_text() for label in panels[1].get_xticklabels()] == ["rank", "minmax"]
-
-
-def test_the_picture_is_drawn_and_no_label_covers_another(tiny: str, tmp_path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    over = {"lr": [0.1, 0.3], "momentum": [0.0, 0.9]}
-    rows = found(short(tiny), over, tmp_path)
-    with Image.open(tmp_path / "search.png") as image:
-        colors = image.convert("RGB").getcolors(1 << 24)
-        assert colors is not None
-        assert len(colors) > 50
-    figure = picture(rows, axes_of(over), "pgd10")
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    panel = figure.axes[0]
-    labels = [*panel.get_xticklabels(), *panel.get_yticklabels(), *panel.texts, panel.xaxis.label, panel.yaxis.label]
-    boxes = [label.get_window_extent(canvas.get_renderer()) for label in [*labels, panel.title]]
-    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
-
-
-def test_without_matplotlib_the_table_comes_and_one_line_says_how_to_get_the_picture(
-    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    command = ["search", "--data", tiny, "--method", "at", *QUICK, "--over", "momentum=0.5,0.9"]
-    assert main([*command, "--out", str(tmp_path / "a")]) == 0
-    text = capsys.readouterr().out
-    assert "the picture search.png needs matplotlib: pip install 'orat[plots]'\n" in text
-    assert "PGD-10" in text
-    assert sorted(file.name for file in (tmp_path / "a").glob("search.*")) == ["search.csv", "search.json"]
-
-
 def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_asked(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -507,7 +426,7 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
     assert "labels of validation images may be wrong too: this ranks settings, and is no estimate" in captured.out
-    assert "search.csv, search.json, search.png" in captured.out
+    assert "search.csv, search.json" in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -527,8 +446,8 @@ def test_the_command_says_which_fields_do_not_compare_and_shows_trials(
     command = ["search", "--data", tiny, "--method", "at", *flags, "--over", "eps=0.01..0.1", "--over", "seed=0,1"]
     assert main([*command, "--trials", "2", "--out", str(tmp_path / "a")]) == 0
     captured = capsys.readouterr()
-    assert "eps decides the attack of validation too" in captured.out
-    assert "seed decides the images or labels of validation too" in captured.out
+    assert "eps changes the attack of validation" in captured.out
+    assert "seed changes the images or labels of validation" in captured.out
     assert "trial 1 of 2: eps = 0." in captured.err
     assert "trial 2 of 2: pgd10 " in captured.err
 
@@ -555,7 +474,7 @@ def test_where_no_run_ends_the_command_says_so(tiny: str, tmp_path: Path, capsys
         (["--over", "momentum=0.1..0.9", "--trials", "many"], "--trials: 'many'"),
         (["--over", "momentum=0.1", "--at-once", "0"], "give 1 or more"),
         (["--over", "momentum=0.1", "--by", "cw"], "known are natural, pgd10"),
-        (["--over", "momentum=0.1", "--validation", "0"], "validation = 0 holds nothing out"),
+        (["--over", "momentum=0.1", "--validation", "0"], "validation = 0 leaves no samples to rank by"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(
