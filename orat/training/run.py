@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal, get_type_hints
 
 from orat.core.errors import InputError, unknown
@@ -84,8 +85,9 @@ class Run:
 
     @property
     def method_name(self) -> str:
-        """The method's name on the command line."""
-        return NAMES[type(self.method)]
+        """The method's name on the command line, or its import path."""
+        own = type(self.method)
+        return NAMES.get(own, f"{own.__module__}:{own.__qualname__}")
 
     @property
     def id(self) -> str:
@@ -108,7 +110,8 @@ class Run:
         method = dict(plain.pop("method"))
         for name in ("milestones", "image_size"):
             plain[name] = None if plain[name] is None else tuple(plain[name])
-        return cls(method=METHODS[method.pop("name")](**method), **plain)
+        name = method.pop("name")
+        return cls(method=(METHODS.get(name) or resolve_name(name))(**method), **plain)
 
 
 def floats(value: Run | Method) -> dict[str, float]:
