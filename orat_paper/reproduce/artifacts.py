@@ -158,7 +158,7 @@ def artifacts() -> dict[str, Artifact]:
         Artifact("stability", "ten runs, 40 % symmetric noise", stability(), seeds=tuple(range(10)),
                  note="labels are flipped once for all runs, as in the authors' files"),
         Artifact("pretrained", "AT from weights of ImageNet, CIFAR-100", table("table_pretrained"), protocols=OURS,
-                 weights=True, note="the paper does not say how it tunes the weights: ours is AT as everywhere, from --weights"),
+                 weights=True, note="the paper does not say how it tunes the weights; ours is AT, from --weights"),
         Artifact("wide-resnet", "WRN-32-10 on CIFAR-10, 20 % symmetric noise",
                  table("table_wide_resnet", model="wrn-32-10"), note="the schedule is Small-CNN's"),
         Artifact("k-m", "the k and m of ORAT, and its accuracy",

@@ -64,9 +64,7 @@ def labeled(folder: Path, keys: str, labels: str) -> Labeled:
 def drawn(images: Labeled, count: int, chance: random.Random) -> Labeled:
     """A number of the images in random order."""
     if len(images) < count:
-        raise InputError(
-            f"Clothing1M has {count:,} of these images, but only {len(images):,} are present: get all of its files"
-        )
+        raise InputError(f"Clothing1M has {count:,} of these images, {len(images):,} are present: get all of its files")
     return chance.sample(images, count)
 
 

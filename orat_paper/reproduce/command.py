@@ -25,9 +25,7 @@ def add(commands: Any) -> None:
     text = "run the paper's tables and figures and report ours beside the paper's; the same command resumes"
     one = add_command(commands, "reproduce", run, text, goes_on=True)
     one.add_argument("name", nargs="?", metavar="NAME", help="a table or figure; see --list")
-    one.add_argument(
-        "--list", action="store_true", help="list all tables and figures: cells, finished runs, time, data"
-    )
+    one.add_argument("--list", action="store_true", help="list all tables and figures: cells, runs, time, data")
     one.add_argument("--report", action="store_true", help="run nothing: report the finished runs beside the paper")
     one.add_argument(
         "--only", action="append", default=[], metavar="KEY=VALUE,...",
@@ -48,9 +46,7 @@ def add(commands: Any) -> None:
         "--known", action="append", default=[], metavar="FILE",
         help="a report of another machine, written by this command (DIR/NAME.json): its runs are not repeated",
     )  # fmt: skip
-    one.add_argument(
-        "--out", default="runs/reproduce", metavar="DIR", help="folder of the runs (default: runs/reproduce)"
-    )
+    one.add_argument("--out", default="runs/reproduce", metavar="DIR", help="runs go here (default: runs/reproduce)")
     one.add_argument("--csv", metavar="FILE", help="write the report to this file, too")
     one.add_argument("--no-figure", action="store_true", help="do not draw DIR/NAME.pdf and .png")
     one.add_argument("--commit", help="the commit, for a machine without git")
