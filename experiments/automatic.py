@@ -102,7 +102,7 @@ def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Ro
         folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
         sitting = sitting_of(arguments, folder, run, arguments.data_dir)
         if arm == "oracle":
-            tell_truth(sitting, lambda job: job.parts.train.flipped)
+            tell_truth(sitting, lambda job: job.parts.train.wrong)
         yield cell, sitting
 
 
@@ -144,9 +144,9 @@ def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:
     for name in ("wrong", "error", "known"):
         row[name] = [record["state"][name] for record in history if name in record["state"]]
     state = folder.load_tensors("state")
-    flipped = parts.train.flipped
+    flipped = parts.train.wrong
     if "wrong" in state and flipped is not None:
-        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).suspicion, flipped)}
+        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).score, flipped)}
         row |= {"auc_of_loss": area(state["mean_loss"], flipped), "histograms": histograms(state, flipped)}
     return row
 

@@ -240,7 +240,7 @@ def row_of(cell: Row, sitting: Sitting) -> Row:
     row |= {f"{name}_cut": int(cut[group].sum()) for name, group in groups.items()}
     for name in ("foreign", "flipped"):
         among = groups[name] | groups["others"]
-        row[f"auc_{name}"] = area(verdict.suspicion[among], groups[name][among])
+        row[f"auc_{name}"] = area(verdict.score[among], groups[name][among])
     return row | {"estimate": verdict.rate, "error": verdict.error, "known": verdict.knowledge}
 
 

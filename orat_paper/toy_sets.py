@@ -99,7 +99,7 @@ def read(name: str) -> Splits:
         images=torch.cat([*points, outliers]),
         labels=torch.cat([*true, given]),
         classes=CLASSES,
-        true_labels=torch.cat([*true, 1 - given]),
+        truth=torch.cat([*true, 1 - given]),
     )
     return Splits(train=train, test=test_points(toy, generator))
 
@@ -112,7 +112,7 @@ def test_points(toy: Toy, generator: torch.Generator) -> Dataset:
     parts = list(zip(toy.clusters, counts, strict=True))
     labels = torch.cat([torch.full((n,), cluster.label) for cluster, n in parts])
     points = torch.cat([drawn(cluster, n, generator) for cluster, n in parts])
-    return Dataset(images=points, labels=labels, classes=CLASSES, true_labels=labels)
+    return Dataset(images=points, labels=labels, classes=CLASSES, truth=labels)
 
 
 def drawn(cluster: Cluster, n: int, generator: torch.Generator) -> Tensor:

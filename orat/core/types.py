@@ -18,8 +18,8 @@ Scalar: TypeAlias = Float[Tensor, ""]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some training samples, with their places in the training set."""
+    """Some training samples with their ids, which are the same in every epoch."""
 
     x: Images
     y: Labels
-    index: Indices
+    id: Indices

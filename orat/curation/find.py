@@ -18,9 +18,9 @@ from orat.evaluation.accuracy import logits_of
 from orat.methods import ORAT
 from orat.methods.automatic import cut_in
 from orat.methods.ranked_range import RankedRangeLoss
-from orat.noise.judge import DOUBTED, KNOWING, Verdict, judge, suspicion
-from orat.noise.matrix import FEWEST
-from orat.noise.truth import area, found_outliers
+from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge, score_of
+from orat.noise.matrix import MIN_SAMPLES
+from orat.noise.truth import area, found_removed
 from orat.training.held_out import FOLDS, check_folds, held_out_answers
 from orat.training.load import finished_run, load_model
 from orat.training.run import Run
@@ -56,19 +56,19 @@ class Suspects:
     @property
     def order(self) -> Tensor:
         """The samples, the most suspicious first."""
-        return self.verdict.suspicion.argsort(descending=True, stable=True)
+        return self.verdict.score.argsort(descending=True, stable=True)
 
     @property
     def predicted(self) -> Tensor:
         """The class seen; of a label that is thought wrong, another than the given one."""
-        doubted = self.cut | (self.verdict.wrong > DOUBTED)
-        return torch.where(doubted, self.other, self.verdict.looks_like)
+        doubted = self.cut | (self.verdict.p_wrong > DOUBTED)
+        return torch.where(doubted, self.other, self.verdict.predicted)
 
     def columns(self) -> dict[str, list[Any]]:
         """The table by columns, the most suspicious first."""
         order, names, paths = self.order, self.train.classes, self.train.paths
         n = len(order)
-        quality = (1 - self.verdict.wrong[order]).clamp(0, 1).tolist()
+        quality = (1 - self.verdict.p_wrong[order]).clamp(0, 1).tolist()
         return {
             "index": self.index[order].tolist(),
             "path": [""] * n if paths is None else [paths[place] for place in order.tolist()],
@@ -94,7 +94,7 @@ class Suspects:
         rows = []
         for label, name in enumerate(self.train.classes):
             own = self.train.labels == label
-            given, share = int(own.sum()), 1 - float(self.verdict.matrix[label, label])
+            given, share = int(own.sum()), 1 - float(self.verdict.noise_matrix[label, label])
             rows.append(
                 {
                     "class": name,
@@ -109,7 +109,7 @@ class Suspects:
 
     def confused_with(self, label: int) -> str:
         """The class that most samples wrongly given this label belong to; nothing where none stands out."""
-        others = self.verdict.matrix[label].clone()
+        others = self.verdict.noise_matrix[label].clone()
         others[label] = -1
         best, second = others.topk(2).values.tolist()
         stands_out = best > max(second, 0) + 1e-9 and best * int((self.train.labels == label).sum()) >= 1
@@ -118,7 +118,7 @@ class Suspects:
     def matrix(self) -> dict[str, list[Any]]:
         """Of those given a class (row), the share that belongs to each (column), by columns."""
         names = self.train.classes
-        shares = {name: self.verdict.matrix[:, label].tolist() for label, name in enumerate(names)}
+        shares = {name: self.verdict.noise_matrix[:, label].tolist() for label, name in enumerate(names)}
         rounded = {name: [round(share, DIGITS) for share in column] for name, column in shares.items()}
         return {CORNER: list(names), **rounded}
 
@@ -128,9 +128,9 @@ class Suspects:
             "samples": len(self),
             "not_judged": self.total - len(self),
             "judged_by": self.judged_by,
-            "estimated_share": self.verdict.rate,
+            "estimated_share": self.verdict.noise_rate,
             "error": self.verdict.error,
-            "knowledge": self.verdict.knowledge,
+            "knowledge": self.verdict.reliability,
             "issues": int(self.cut.sum()),
             "classes": self.classes(),
             "truth": self.truth(),
@@ -138,16 +138,16 @@ class Suspects:
 
     def truth(self) -> dict[str, Any] | None:
         """How right the issues and the ranking are, where the true labels are known."""
-        wrong = self.train.flipped
+        wrong = self.train.wrong
         if wrong is None:
             return None
-        found = found_outliers(self.cut, self.train)
+        found = found_removed(self.cut, self.train.flipped)
         return {
             "wrong": found["flipped"],
             "wrong_share": int(wrong.sum()) / len(wrong),
             "precision": found["precision"],
             "recall": found["recall"],
-            "auc": area(self.verdict.suspicion, wrong),
+            "auc": area(self.verdict.score, wrong),
         }
 
     def notes(self) -> list[str]:
@@ -157,13 +157,13 @@ class Suspects:
             lines.append(
                 f"{self.total - len(self):,} of {self.total:,} samples were not trained on and are not judged."
             )
-        few = [name for name, count in zip(self.train.classes, counts(self.train), strict=True) if count < FEWEST]
+        few = [name for name, count in zip(self.train.classes, counts(self.train), strict=True) if count < MIN_SAMPLES]
         if few:
-            lines.append(f"Not judged, as there are fewer than {FEWEST} samples: {', '.join(few)}.")
-        if self.verdict.knowledge < KNOWING:
+            lines.append(f"Not judged, as there are fewer than {MIN_SAMPLES} samples: {', '.join(few)}.")
+        if self.verdict.reliability < RELIABLE:
             lines.append(
-                f"Those asked know too little to be trusted: {self.verdict.knowledge:.0%} of what can be known of "
-                f"these labels ({KNOWING:.0%} would do). Right labels of hard samples are among the suspects."
+                f"Those asked know too little to be trusted: {self.verdict.reliability:.0%} of what can be known of "
+                f"these labels ({RELIABLE:.0%} would do). Right labels of hard samples are among the suspects."
             )
         return lines
 
@@ -195,7 +195,7 @@ def suspects(
         raise InputError(f"there is one class, {parts.train.classes[0]}: a label is judged against other classes")
     if held_out:
         answers = held_out_answers(run, parts, folds, epochs, device, display)
-        return found_in(parts, answers, judge(answers, parts.train.labels), "held-out")
+        return found_in(parts, answers, judge(answers.double().log_softmax(1), parts.train.labels), "held-out")
     if "answers" in state:
         looks = run.method.looks if isinstance(run.method, ORAT) else ""
         judged_by = {"scout": "scouts", "both": "scouts and network"}.get(looks, "network")
@@ -203,7 +203,7 @@ def suspects(
         found = found_in(parts, state["answers"], remembered(state), judged_by)
         return replace(found, cut=its_cut, times_cut=times_cut)
     answers = logits_of(load_model(folder, device=device), parts.train).cpu().log_softmax(1)
-    found = found_in(parts, answers, judge(answers, parts.train.labels), "network")
+    found = found_in(parts, answers, judge(answers.double().log_softmax(1), parts.train.labels), "network")
     cut = own_cut(run, parts, state)
     return found if cut is None else replace(found, cut=cut)
 
@@ -232,8 +232,8 @@ def remembered(state: dict[str, Tensor]) -> Verdict:
     seen, wrong = state["answers"].double().log_softmax(1), state["wrong"].double()
     matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
     numbers = float(rate), float(error), float(state["known"])
-    ranks = suspicion(wrong, seen, state["given"])
-    return Verdict(wrong, ranks, state["looks_like"], state["sure"].double(), matrix, *numbers)
+    ranks = score_of(wrong, seen, state["given"])
+    return Verdict(state["given"], wrong, ranks, state["looks_like"], state["sure"].double(), matrix, *numbers)
 
 
 def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:
@@ -246,7 +246,7 @@ def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) ->
         verdict=verdict,
         other=answers.scatter(1, given[:, None], -torch.inf).argmax(1),
         mean_loss=-answers.gather(1, given[:, None]).squeeze(1),
-        cut=verdict.wrong > DOUBTED,
+        cut=verdict.p_wrong > DOUBTED,
         times_cut=None,
         judged_by=judged_by,
     )

@@ -120,7 +120,7 @@ def given_labels(run: Run, train: Dataset) -> Tensor:
 
 def cleaned(before: Tensor, found: Suspects, fix: str, threshold: float) -> Tensor:
     """The labels with the suspects dropped, or given the class that they look like."""
-    suspect = found.verdict.wrong > threshold
+    suspect = found.verdict.p_wrong > threshold
     new = torch.full_like(found.other, LEFT_OUT) if fix == "drop" else found.other
     return before.index_copy(0, found.index[suspect], new[suspect])
 

@@ -47,7 +47,7 @@ def page(found: Suspects, title: str, top: int = 100) -> str:
         "<h2>By class</h2>",
         class_table(found.classes()),
         "<h2>Of those given a class (row), the share that seems to be of each (column), in %</h2>",
-        matrix_table(found.verdict.matrix, found.train.classes),
+        matrix_table(found.verdict.noise_matrix, found.train.classes),
         *grid(found, top),
     ]
     head = f'<meta charset="utf-8"><title>Suspects of {escape(title)}</title>'
@@ -111,8 +111,8 @@ def figure(found: Suspects, place: int, row: Mapping[str, Any]) -> str:
         f"<b>{escape(row['given_label'])} → {escape(other)}</b>",
         f"wrong: {1 - row['label_quality']:.1%}" + ("" if row["is_label_issue"] else " · no issue"),
     ]
-    if found.train.true_labels is not None:
-        lines.append(f"in truth {escape(found.train.classes[int(found.train.true_labels[place])])}")
+    if found.train.truth is not None:
+        lines.append(f"in truth {escape(found.train.classes[int(found.train.truth[place])])}")
     return f"<figure>{image(found.train.images[place])}<figcaption>{'<br>'.join(lines)}</figcaption></figure>"
 
 

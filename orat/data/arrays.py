@@ -144,5 +144,5 @@ def _dataset(samples: Array, labels: Array, classes: tuple[str, ...], true_label
         images=torch.from_numpy(np.ascontiguousarray(samples)),
         labels=torch.from_numpy(labels),
         classes=classes,
-        true_labels=None if true_labels is None else torch.from_numpy(true_labels),
+        truth=None if true_labels is None else torch.from_numpy(true_labels),
     )

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from orat.core.errors import TrainingError
-from orat.noise.judge import KNOWING
+from orat.noise.judge import RELIABLE
 from orat.training.run import Run
 
 MOST_NAMED = 5  # classes in one line
@@ -43,7 +43,7 @@ def epoch_line(record: dict[str, Any], name: str, epochs: int, pace: float) -> s
     """The line of the history of the epoch of this name, for people; at this pace, in seconds, epochs went lately."""
     validation = "  ".join(f"{name} {100 * share:5.2f}" for name, share in record["validation"].items())
     state = record["state"]
-    knowing = "wrong" in state and state["known"] >= KNOWING
+    knowing = "wrong" in state and state["known"] >= RELIABLE
     changes = f"  wrong {100 * state['wrong']:.1f} +- {100 * state['error']:.1f} %" if knowing else ""
     changes += f"  cut {state['cut']}" if state.get("cut") else ""
     if record.get("corrections"):

@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Literal, get_type_hints
 
 from orat.core.errors import InputError, unknown
@@ -15,7 +14,7 @@ from orat.core.options import check_choices, option
 from orat.methods import METHODS, NAMES, Method
 from orat.training.defaults import defaults_for
 
-FORMAT = 1  # of run.json
+FORMAT = 2  # of run.json
 
 NOT_NEGATIVE = (
     "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
@@ -45,7 +44,6 @@ class Run:
     noise_rate: float = option(0.0, "share of the labels to flip")
     noise_seed: int = option(0, "seed of the flips, apart from the training's")
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")
-    without_outliers_of: str | None = option(None, "folder of a finished run whose m largest losses are left out")
     init_from: str | None = option(None, "finished run's folder, or file of weights, to start from")
     validation: float = option(None, "share of the training set that is held out to choose an epoch")
     epochs: int = option(None, "passes over the training set")
@@ -85,9 +83,9 @@ class Run:
 
     @property
     def method_name(self) -> str:
-        """The method's name on the command line, or its import path."""
-        own = type(self.method)
-        return NAMES.get(own, f"{own.__module__}:{own.__qualname__}")
+        """The method's name on the command line."""
+        kind = type(self.method)
+        return NAMES.get(kind, f"{kind.__module__}:{kind.__qualname__}")
 
     @property
     def id(self) -> str:
@@ -110,8 +108,7 @@ class Run:
         method = dict(plain.pop("method"))
         for name in ("milestones", "image_size"):
             plain[name] = None if plain[name] is None else tuple(plain[name])
-        name = method.pop("name")
-        return cls(method=(METHODS.get(name) or resolve_name(name))(**method), **plain)
+        return cls(method=METHODS[method.pop("name")](**method), **plain)
 
 
 def floats(value: Run | Method) -> dict[str, float]:

@@ -1,84 +1,103 @@
-"""Networks that learn the natural images before the other learns anything, and say what they see in those of others.
-
-The samples are in as many parts as there are scouts. Each learns all parts but one, and is asked about that: what it
-says of a label cannot have been learned by heart.
-"""
+"""Scout networks: which, for how long, and in what batches; enough to judge labels, and cheap beside the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from orat.core.losses import cross_entropy
-from orat.core.types import Batch, Logits, PerSample, Scalar
-from orat.models.layers import nothing_dropped
+from orat.core.errors import InputError
+from orat.data.source import Dataset
+from orat.methods.base import Scouts
+from orat.models.catalog import CONVOLUTIONAL
+from orat.models.operations import forward_operations
 from orat.models.quick_cnn import QuickCNN
+from orat.training.run import Run
+from orat.training.setup import Parts, build_model
 
-OWN_BATCH = 128  # samples in a step, those that are asked about among them, at which rates of scouts' own hold
-RATE = 0.06  # of networks that are no quick ones
+QUICK = "quick_cnn"
+ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
+ANOTHER = 1_000_003  # added to the seed for each scout network
+FOLDS, MOST_FOLDS = 2, 20
+EPOCHS, STEPS = 36, 3500  # of quick networks: enough of either
+MOST_EPOCHS = 100  # of few samples, where cost does not count: more are no help
+OTHERS = 0.4  # share of these epochs for other networks: LeNet judges MNIST as well after 14 epochs as after 20
+SHARE = 0.07  # of the run's arithmetic at most, which on a GPU is twice the share of its time
+FEWEST = 8  # epochs at least, if the run has as many
+LARGEST_BATCH, FEWEST_STEPS = 512, 100  # samples that a GPU takes at once, and steps that an epoch should have
+OWN_BATCH = 128  # the batch size for which the networks' own rates hold
+RATE = 0.06  # of networks that are not quick
 
 
 @dataclass(frozen=True)
-class Scouting:
-    """How scouts learn."""
+class Plan:
+    """How scout networks are trained."""
 
-    make: Callable[[int], nn.Module]
+    make: Callable[[int], nn.Module]  # the network of a fold
+    cost: float  # of an epoch of two folds, in epochs of the run
+    quick: bool  # whether the network learns at a high rate
     epochs: int
     batch_size: int
-    scale: float  # how much larger than the run's their batches are
-    quick: bool  # whether they are of the kind that learns at a high rate, whatever the run's is
-    parts: int = 2  # of the samples, and so many scouts
+    scale: float  # the batch size as a multiple of the run's
+    folds: int = FOLDS
 
 
-def lesson(sees: Sequence[nn.Module], batch: Batch, kept: Tensor) -> tuple[Scalar, Logits, Batch]:
-    """The number that scouts minimize on a batch, what is said of its samples, and the batch in the order of that.
+def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan:
+    """Scout networks that train as long as it helps, whatever it costs."""
+    train, n = parts.train, len(parts.train)
+    model = scouts.model or cheaper(run, train)
+    theirs, own = operations(run, train, model), operations(run, train, run.model)
+    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # predicting is a forward pass
+    batch_size = min(LARGEST_BATCH, max(run.batch_size, n // FEWEST_STEPS))
+    epochs = max(EPOCHS, ceil(STEPS * batch_size / n))
+    make = partial(another, replace(run, model=model), train)
+    return Plan(make, cost, model == QUICK, epochs, batch_size, batch_size / run.batch_size, folds)
 
-    Batches hold about as many samples of each part: those that are too many are passed over, and what is said of them
-    is NaN. Of all samples, those that are not kept are not learned. The number is the mean of all scouts' losses, its
-    gradient that of each.
+
+def another(run: Run, train: Dataset, number: int) -> nn.Module:
+    """A network of the run with initial weights of its own."""
+    return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), train)
+
+
+def cheaper(run: Run, train: Dataset) -> str:
+    """The network with less arithmetic: the quick network for images, or the run's own."""
+    if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
+        return run.model
+    return min((run.model, QUICK), key=partial(operations, run, train))
+
+
+def operations(run: Run, train: Dataset, model: str) -> int:
+    """The arithmetic of a forward pass of one sample through a network."""
+    return forward_operations(build_model(replace(run, model=model), train), train.shape)
+
+
+def affordable(plan: Plan, run: Run, epochs: int | None) -> Plan:
+    """The plan with the given number of epochs, or with as many as cost little beside the run."""
+    enough = plan.epochs if plan.quick else int(OTHERS * plan.epochs)
+    most = max(int(SHARE * run.epochs / plan.cost), min(FEWEST, run.epochs))
+    return replace(plan, epochs=epochs or min(enough, most))
+
+
+def check_folds(folds: int, epochs: int | None, n: int | None = None) -> None:
+    """Refuses numbers of folds and epochs that give no predictions."""
+    if not 2 <= folds <= MOST_FOLDS or (n is not None and folds > n):
+        raise InputError(f"folds = {folds}: give 2 to {MOST_FOLDS}, and no more than there are samples")
+    if epochs is not None and epochs < 1:
+        raise InputError(f"epochs = {epochs}: give 1 or more")
+
+
+def groups_of(networks: nn.ModuleList, plan: Plan, lr: float) -> list[dict[str, Any]]:
+    """The networks' parameters with their peak rate: the network's own or the run's, the higher one.
+
+    Their own rate comes with weight decay and Nesterov's momentum; quick networks always take their own.
     """
-    parts = len(sees)
-    order = (batch.index % parts).argsort(stable=True)
-    batch = Batch(batch.x[order], batch.y[order], batch.index[order])
-    ends = [len(order) * part // parts for part in range(parts + 1)]
-    slices = [slice(*place) for place in pairwise(ends)]
-    fits = torch.cat([batch.index[place] % parts == part for part, place in enumerate(slices)])
-    with torch.no_grad(), nothing_dropped(*sees):
-        said = [sees[part - 1](batch.x[place]).float() for part, place in enumerate(slices)]
-        answers = torch.cat(said).masked_fill(~fits[:, None], torch.nan)
-    learned, losses = kept[batch.index] & fits, []
-    for see, asked in zip(sees, [*slices[1:], slices[0]], strict=True):
-        each = cross_entropy(see(without(batch.x, asked)), without(batch.y, asked))
-        losses.append(own_mean(each, without(learned, asked)))
-    loss = torch.stack(losses).sum()
-    return loss - loss.detach() * (1 - 1 / parts), answers, batch
-
-
-def without(values: Tensor, part: slice) -> Tensor:
-    """The values before and after a part."""
-    if part.start == 0 or part.stop == len(values):
-        return values[part.stop :] if part.start == 0 else values[: part.start]
-    return torch.cat([values[: part.start], values[part.stop :]])
-
-
-def own_mean(losses: PerSample, own: Tensor) -> Scalar:
-    """The mean over some of the samples, of which there may be none."""
-    return (losses * own).sum() / own.sum().clamp(min=1)
-
-
-def groups_of(scouts: nn.ModuleList, scouting: Scouting, lr: float) -> list[dict[str, Any]]:
-    """Scouts learn at a rate that falls to nothing while they do: at one of their own, or the run's if that is higher.
-
-    With their own go a decay of weights and Nesterov's momentum. Quick ones have no other.
-    """
-    of_run = lr * scouting.scale
-    own = (QuickCNN.rate if scouting.quick else RATE) * scouting.batch_size / OWN_BATCH
-    group: dict[str, Any] = {"lr": lr, "decays": True, "begins": -scouting.epochs, "peak": of_run}
-    if scouting.quick or own > of_run:
+    of_run = lr * plan.scale
+    own = (QuickCNN.rate if plan.quick else RATE) * plan.batch_size / OWN_BATCH
+    group: dict[str, Any] = {"lr": lr, "peak": of_run}
+    if plan.quick or own > of_run:
         group |= {"peak": own, "weight_decay": QuickCNN.decay, "nesterov": True}
-    return [{"params": list(scout.parameters()), **group} for scout in scouts]
+    return [{"params": list(network.parameters()), **group} for network in networks]

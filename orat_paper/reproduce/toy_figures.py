@@ -128,7 +128,7 @@ def draw_points(panel: Axes, train: Dataset, eps: float) -> None:
         PolyCollection(list(squares), facecolors="none", edgecolors=YELLOW, linewidths=0.5, zorder=2,
                        label=f"reach of the attack, eps {eps:g}")
     )  # fmt: skip
-    flipped = torch.zeros_like(train.labels, dtype=torch.bool) if train.flipped is None else train.flipped
+    flipped = torch.zeros_like(train.labels, dtype=torch.bool) if train.wrong is None else train.wrong
     for label, (name, color) in enumerate(zip(train.classes, COLORS, strict=True)):
         there = train.images[(train.labels == label) & ~flipped]
         panel.plot(*there.T.numpy(), "o", color=color, markersize=2.6, zorder=3, label=f"training point, {name}")

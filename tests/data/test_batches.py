@@ -53,7 +53,7 @@ def test_any_division_is_in_order_and_in_full_batches_but_for_two_of_half_one_or
 def test_a_batch_has_its_samples_images_and_labels() -> None:
     data = numbered(20)
     part = batch_of(data, torch.tensor([7, 3, 11]), "none", torch.Generator())
-    assert (part.x[:, 0, 0, 0] * 255).round().tolist() == part.index.tolist() == [7, 3, 11]
+    assert (part.x[:, 0, 0, 0] * 255).round().tolist() == part.id.tolist() == [7, 3, 11]
     assert part.y.tolist() == [1, 0, 2]
 
 

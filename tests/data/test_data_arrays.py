@@ -67,8 +67,8 @@ def test_test_part_true_labels_and_names_are_read(tmp_path: Path) -> None:
     )
     splits = arrays.read(file)
     assert splits.train.classes == ("ant", "bee", "cat", "dog")
-    assert splits.train.true_labels is not None
-    assert splits.train.true_labels.tolist() == LABELS[::-1].tolist()
+    assert splits.train.truth is not None
+    assert splits.train.truth.tolist() == LABELS[::-1].tolist()
     assert splits.test is not None
     assert splits.test.labels.tolist() == [3, 3]
 

@@ -142,9 +142,9 @@ def test_the_toy_figure_has_a_panel_for_each_set_and_method_with_points_and_accu
     for panel, name in zip(panels[::3], artifacts.TOYS, strict=True):
         train = load(name).train
         there = values(panel)
-        assert train.flipped is not None
+        assert train.wrong is not None
         outliers = np.concatenate([points for label, points in there.items() if label.startswith("outlier")])
-        assert sorted(outliers.tolist()) == sorted(train.images[train.flipped].tolist())
+        assert sorted(outliers.tolist()) == sorted(train.images[train.wrong].tolist())
         assert sum(len(points) for label, points in there.items() if label.startswith("training")) == 200 - len(
             outliers
         )

@@ -14,9 +14,7 @@ from quick_runs import quick, train_until_stopped
 import orat
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, TrainingError
-from orat.data.source import Dataset
 from orat.methods import METHODS, Method, Setting
-from orat.noise.truth import lost_classes
 from orat.training import train as execute
 from orat.training.learner import Learner, set_pace, train_epoch
 from orat.training.lines import epoch_line, lost_words
@@ -324,13 +322,7 @@ def test_a_line_tells_short_epochs_in_milliseconds_and_the_time_left() -> None:
     assert slow == "epoch  40/100  loss 0.2500  validation pgd10 50.00  61.0 s, 1:01:00 to go"
 
 
-def test_classes_of_which_nothing_is_left_are_found() -> None:
-    labels = torch.tensor([0] * 100 + [1] * 100 + [2] * 100)
-    train = Dataset(torch.zeros(300, 2), labels, ("a", "b", "c", "never"))
-    cut = torch.zeros(300, dtype=torch.bool)
-    assert lost_classes(cut, train) == []
-    cut[2:100], cut[103:200], cut[200:] = True, True, True  # two of a are left, three of b, none of c
-    assert lost_classes(cut, train) == ["a", "c"]
+def test_lost_classes_are_named_and_only_some_of_many() -> None:
     assert lost_words([]) is None
     assert "class a, b, c, d, e and 2 more is cut" in (lost_words(list("abcdefg")) or "")
 

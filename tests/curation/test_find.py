@@ -25,7 +25,6 @@ from orat.core.errors import InputError
 from orat.curation.page import page as page_of
 from orat.noise.inject import symmetric
 from orat.noise.judge import judge
-from orat.noise.truth import area
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 
@@ -86,12 +85,13 @@ def test_a_run_of_an_earlier_version_is_refused(automatic: Path, tmp_path: Path)
 def test_what_is_remembered_is_the_verdict_on_the_averaged_answers(automatic: Path) -> None:
     state = RunFolder(automatic).load_tensors("state")
     found = orat.suspects(automatic, device="cpu")
-    again = judge(state["answers"], state["given"], state["own_answers"])
-    wrong = again.wrong
-    torch.testing.assert_close(found.verdict.wrong, wrong, atol=1e-6, rtol=0)
-    torch.testing.assert_close(found.verdict.matrix, again.matrix, atol=1e-6, rtol=0)
-    assert found.verdict.looks_like.equal(again.looks_like)
-    assert (found.judged_by, found.verdict.rate) == ("scouts and network", pytest.approx(again.rate))
+    log_probs = torch.stack([state[name].double().log_softmax(1) for name in ("answers", "own_answers")])
+    again = judge(log_probs, state["given"])
+    wrong = again.p_wrong
+    torch.testing.assert_close(found.verdict.p_wrong, wrong, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.verdict.noise_matrix, again.noise_matrix, atol=1e-6, rtol=0)
+    assert found.verdict.predicted.equal(again.predicted)
+    assert (found.judged_by, found.verdict.noise_rate) == ("scouts and network", pytest.approx(again.noise_rate))
 
 
 def test_doubted_labels_come_first_and_suspects_are_given_another_class(automatic: Path) -> None:
@@ -121,14 +121,7 @@ def test_planted_flips_come_first(automatic: Path, plain: Path, tiny: str, again
     assert truth is not None
     assert truth["wrong"] == wrong
     assert truth["auc"] > 0.9
-    assert abs(found.verdict.rate - wrong / len(rows)) < 0.15
-
-
-def test_the_area_is_the_share_of_pairs_in_order() -> None:
-    score, wrong = torch.tensor([3.0, 1.0, 2.0, 1.0, 0.0]), torch.tensor([True, True, False, False, False])
-    pairs = [(a > b) + (a == b) / 2 for a in (3.0, 1.0) for b in (2.0, 1.0, 0.0)]
-    assert area(score, wrong) == pytest.approx(sum(pairs) / 6)
-    assert area(score, torch.zeros(5, dtype=torch.bool)) is None
+    assert abs(found.verdict.noise_rate - wrong / len(rows)) < 0.15
 
 
 def test_a_plain_run_is_judged_by_its_own_network_which_is_said(
@@ -230,7 +223,7 @@ def test_points_have_no_pictures_and_an_unknown_truth_is_not_told(tmp_path: Path
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text
-    assert ("AUC" in text) == (found.train.true_labels is not None)
+    assert ("AUC" in text) == (found.train.truth is not None)
     assert not [tag for tag, _ in Page(text).elements if tag == "img"]
 
 
