@@ -15,7 +15,7 @@ from orat.data.catalog import load
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.ranked_range import Ranked, count
-from orat.noise.truth import found_outliers
+from orat.noise.truth import found_removed
 from orat.training.load import finished_run, load_model
 from orat.training.setup import labeled
 
@@ -30,7 +30,7 @@ def labels_without_outliers(folder: Path, data_dir: Path | None = None, device: 
     train, _ = labeled(run, load(run.data, data_dir, run.image_size).train)
     removed = largest_losses(load_model(folder, device=device), train, count(run.method.m, len(train)))
     write_labels(folder / FILE, train, removed)
-    return found_outliers(removed, train)
+    return found_removed(removed, train.wrong)
 
 
 def largest_losses(model: nn.Module, data: Dataset, m: int) -> Tensor:

@@ -1,102 +1,53 @@
-"""Tests after every epoch, as in the authors' code."""
+"""Observers of reproduced trainings: tests after every epoch, as in the authors' code, and a guard that never stops."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from orat.attacks import suite
-from orat.cli.subjects import first_test_images
-from orat.core.console import SILENT, Display
 from orat.core.files import replace_file
-from orat.data.source import Dataset
-from orat.evaluation.accuracy import default_batch, evaluate
-from orat.sweeps.parallel import Sitting
-from orat.training.run import Run
-from orat.training.train import Job
+from orat.evaluation.accuracy import default_batch
+from orat.training.learner import RunLearner
+from orat.training.loop import EpochDone
+from orat.training.observers import Guard, Observer
+from orat.training.train import Session
 
 FILE = "tested.jsonl"
 
-test_images = cache(first_test_images)  # runs on the same data share them
 
+class EveryEpoch(Observer):
+    """Tests the network after every epoch and writes one line an epoch."""
 
-class EveryEpoch:
-    """An observer of a training that tests the network after every epoch and writes one line an epoch."""
+    def __init__(self, session: Session, learner: RunLearner) -> None:
+        self.session, self.learner = session, learner
 
-    def __init__(
-        self, folder: Path, run: Run, data_dir: Path | None = None, attacks: Mapping[str, Any] | None = None,
-        display: Display = SILENT,
-    ) -> None:  # fmt: skip
-        self.folder, self.run, self.display = folder, run, display
-        self.test: Dataset = test_images(run.data, data_dir, run.image_size, None)
-        self.attacks = suite(run.eps, run.norm) if attacks is None else attacks
+    def epoch_done(self, event: EpochDone) -> None:
+        """Tests; after a resumption, the lines of repeated epochs are replaced."""
+        folder = self.session.folder.path
+        lines = [line for line in tested(folder) if line["epoch"] < event.epoch]
+        lines.append({"epoch": event.epoch, **self.accuracy(event.epoch)})
+        replace_file(folder / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
-    def __call__(self, event: Any) -> None:
-        """Tests after an epoch of the network; a resumed training replaces the lines of repeated epochs."""
-        if not isinstance(event, EpochDone) or event.epoch < 1:
-            return
-        searcher = event.searcher(default_batch(event.model, self.test))
+    def accuracy(self, epoch: int) -> dict[str, float]:
+        """Accuracy under the paper's attacks, which search on the form of the network that training attacks."""
+        model, test = self.learner.model, self.session.parts.test
+        searcher = None if test is None else self.learner.form.searcher(default_batch(model, test))
         searchers = None if searcher is None else lambda attack: searcher
-        self.display.line(f"testing epoch {event.epoch} on {len(self.test)} images")
-        accuracy = evaluate(event.model, self.test, self.attacks, self.run.seed, self.display, searchers)
-        lines = [line for line in tested(self.folder) if line["epoch"] < event.epoch]
-        lines.append({"epoch": event.epoch, **accuracy})
-        replace_file(self.folder / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing: the file is the state, and it is written before the checkpoint."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to restore."""
+        return self.session.accuracy(model, f"epoch {epoch}", searchers)
 
 
-@dataclass(frozen=True)
-class EpochDone:
-    """The end of an epoch, until the training itself sends such events."""
+class NoGuard(Guard):
+    """Never stops: a network may call all points of a toy set blue for 10,000 steps before it learns."""
 
-    epoch: int
-    model: nn.Module
-    engine: Any
+    constant = 0
 
-    def searcher(self, size: int) -> nn.Module | None:
-        """A quicker form of the network for the search of attacks."""
-        searcher: nn.Module | None = self.engine.searcher(size)
-        return searcher
+    def __init__(self) -> None:
+        """Needs no data."""
 
-
-class Observed(Job):
-    """A training whose epochs an observer sees, until the training itself takes observers."""
-
-    observer: Any = None
-    may_collapse = True  # whether one class for all samples ends the training
-
-    def validate(self, epoch: int) -> dict[str, float]:
-        """Validates, then calls the observer."""
-        accuracy = super().validate(epoch)
-        self.constant_epochs *= self.may_collapse
-        if self.observer is not None:
-            self.observer(EpochDone(epoch, self.learner.model, self.engine))
-        return accuracy
-
-
-class ObservedSitting(Sitting):
-    """A run among others, seen by an observer, and given up after a collapse or not."""
-
-    def observe(self, observer: Any, may_collapse: bool = True) -> ObservedSitting:
-        """Adds the observer to a training that is not finished."""
-        if isinstance(self.job, Job):
-            observed = Observed.__new__(Observed)
-            vars(observed).update(vars(self.job) | {"observer": observer, "may_collapse": may_collapse})
-            self.job = observed
-            self.steps = observed.steps()
-        return self
+    def epoch_done(self, event: EpochDone) -> None:
+        """Does nothing."""
 
 
 def tested(folder: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,18 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import default_batch
 from orat.evaluation.report import Plan, examine
 from orat.evaluation.searchers import CompiledSearchers
-from orat.sweeps.parallel import AT_ONCE, Named, Sitting, finished
+from orat.sweeps.parallel import AT_ONCE, Named, Turn, finished
 from orat.training.engine import KINDS
+from orat.training.learner import RunLearner
 from orat.training.load import load_model
+from orat.training.observers import Observer
 from orat.training.run_folder import RunFolder
+from orat.training.train import Session, training
 from orat_paper.outlier_labels import FILE, labels_without_outliers
 from orat_paper.reproduce.artifacts import TOYS
 from orat_paper.reproduce.clothing import make_clothing
 from orat_paper.reproduce.costs import operations
-from orat_paper.reproduce.every_epoch import EveryEpoch, ObservedSitting
+from orat_paper.reproduce.every_epoch import EveryEpoch, NoGuard
 from orat_paper.reproduce.outcomes import AUTOATTACK, LAST, broken, is_done, note_end, report_file, unattacked
 from orat_paper.reproduce.settings import PRETRAINED, Places, Trial
 
@@ -140,34 +144,37 @@ def train(trials: Sequence[Trial], what: str, execution: Execution, bar: Bar, er
     waiting = {trial.folder: trial for trial in trials if trial.folder not in before}
     work = {folder: operations(trial) for folder, trial in waiting.items()}
     started, done, total = time.monotonic(), 0.0, sum(work.values())
-    for number, sitting in enumerate(sittings(waiting.values(), execution), start=1):
-        folder = Path(sitting.folder)
-        trial, label = waiting[folder], f"{number} of {len(waiting)} {what}"
-        if sitting.error is not None:
-            errors[folder] = sitting.error
-        note_end(trial, sitting.error, execution.origin())
+    for number, turn in enumerate(turns(waiting.values(), execution), start=1):
+        folder = Path(turn.folder)
+        trial, label, error = waiting[folder], f"{number} of {len(waiting)} {what}", turn.result.get("error")
+        if error is not None:
+            errors[folder] = error
+        note_end(trial, error, execution.origin())
         done += work[folder]
         left = time_words((time.monotonic() - started) * (total - done) / done)
         bar.set(label, done, total)
         execution.display.line(f"{label}: {trial.cell.words()}, {trial.protocol}, seed {trial.seed}; {left} left")
 
 
-def sittings(trials: Iterable[Trial], execution: Execution) -> Iterator[Sitting]:
+def turns(trials: Iterable[Trial], execution: Execution) -> Iterator[Turn]:
     """The trials, each as soon as finished."""
     at_once = execution.at_once if execution.where.type == "cuda" else 1
-    yield from finished((sitting_of(trial, execution, at_once) for trial in trials), at_once)
+    yield from finished((turn_of(trial, execution, at_once) for trial in trials), at_once)
 
 
-def sitting_of(trial: Trial, execution: Execution, at_once: int) -> Sitting:
+def turn_of(trial: Trial, execution: Execution, at_once: int) -> Turn:
     """A trial ready for its steps; several at once print no lines of epochs."""
     display = Named(SILENT if at_once > 1 else execution.display, trial.folder.name)
     display.console = execution.display.console  # lines go above a bar
-    data_dir, observer = execution.data_dir, None
-    sitting = ObservedSitting(trial.folder, trial.run, data_dir, execution.where, display, execution.engine)
-    if trial.every_epoch and trial.cell.data not in TOYS:
-        observer = EveryEpoch(trial.folder, trial.run, data_dir, display=display)
-    # A network may call all points of a toy set blue for 10,000 steps before it learns.
-    return sitting.observe(observer, may_collapse=trial.cell.data not in TOYS)
+    places = trial.folder, execution.data_dir, str(execution.where)
+    return Turn(trial.folder, training(trial.run, *places, display, execution.engine, partial(observers, trial)))
+
+
+def observers(trial: Trial, session: Session, learner: RunLearner) -> list[Observer]:
+    """The observers of a trial besides those of every training."""
+    if trial.cell.data in TOYS:
+        return [NoGuard()]
+    return [EveryEpoch(session, learner)] if trial.every_epoch else []
 
 
 def attack(trials: Sequence[Trial], execution: Execution) -> None:

@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_training import assert_same
 
 import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.core.errors import TrainingError
 from orat.data.catalog import load
-from orat.training import train as execute
+from orat.training import observers
 from orat_paper.reproduce import artifacts, clothing, every_epoch, settings, trials
 from orat_paper.reproduce.artifacts import Artifact
 from orat_paper.reproduce.cells import Cell
@@ -46,6 +45,14 @@ KNOWN = {
         Artifact("curves", "against epochs", (AT,), every_epoch=True, curves=True),
     )
 }
+
+
+def assert_same(one: Path, two: Path) -> None:
+    """Equal to the bit: weights and results."""
+    for file in ("model.safetensors", "state.safetensors"):
+        assert (one / file).read_bytes() == (two / file).read_bytes()
+    results = [json.loads((folder / "result.json").read_text()) for folder in (one, two)]
+    assert results[0] | {"seconds": 0} == results[1] | {"seconds": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +97,7 @@ def test_a_table_is_run_reported_and_then_found_done(
     assert float(line["ours"]) == pytest.approx(sum(values) / 2)
     assert float(line["sd"]) == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     assert float(line["difference"]) == pytest.approx(sum(values) / 2 - 99.0)
-    monkeypatch.setattr(trials, "sitting_of", None)  # nothing may be opened any more
+    monkeypatch.setattr(trials, "turn_of", None)  # nothing may be opened any more
     assert reproduce("tiny", tiny, out, "--seeds", "0,1") == 0
     again = capsys.readouterr()
     assert "4 of 4 cells are finished" in again.err
@@ -232,12 +239,11 @@ def test_autoattack_comes_to_all_last_epochs_first(tmp_path: Path, monkeypatch: 
 def test_a_cell_that_breaks_is_a_hole_with_its_reason_and_is_not_trained_again(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(job: execute.Job) -> Any:
+    def breaks(*_: Any) -> Any:
         raise TrainingError("it collapsed")
-        yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(execute.Job, "one_epoch", breaks)
+        patch.setattr(observers.Guard, "epoch_done", breaks)
         assert reproduce("tiny", tiny, tmp_path, "--only", "method=AT", "--quiet") == 1
     assert "it collapsed" in capsys.readouterr().out
     assert reproduce("tiny", tiny, tmp_path, "--quiet") == 1
@@ -250,8 +256,8 @@ def test_a_cell_that_breaks_is_a_hole_with_its_reason_and_is_not_trained_again(
 def test_toy_sets_are_trained_to_the_end_where_others_are_given_up_as_collapsed(
     data: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "predict", lambda _, samples: torch.zeros(len(samples)))
-    monkeypatch.setattr(execute, "COLLAPSED_STEPS", 1)
+    monkeypatch.setattr(observers, "predict", lambda _, samples: torch.zeros(len(samples)))
+    monkeypatch.setattr(observers, "COLLAPSED_STEPS", 1)
     monkeypatch.setitem(settings.FIELDS, "ours", FIELDS | {"epochs": 5, "batch_size": 200, "lr": 0.01})
     execution = Execution(Places(tmp_path, {"mnist": tiny}), device="cpu")
     trial = trial_of(KNOWN["tiny"], Cell(data, "0.01", "none", 0, "AT"), "ours", 0, execution.places)
@@ -263,12 +269,12 @@ LONGER = FIELDS | {"validation": 0.0, "epochs": 4, "lr": 0.01, "batch_size": 8}
 SCRIPT = f"""
 import sys
 from orat.cli.main import main
-from orat.training import train
+from orat.training import observers
 from orat_paper.reproduce import artifacts, settings
 settings.MODELS["mnist"] = "mlp-16"
 settings.FIELDS["authors"] = {LONGER}
 artifacts.artifacts()["tiny"] = artifacts.Artifact("tiny", "", (artifacts.{CELLS[1]},))
-train.SAVE_AT_MOST_EVERY = 0.0
+observers.SAVE_AT_MOST_EVERY = 0.0
 sys.exit(main(["paper", "reproduce", "tiny", *sys.argv[1:]]))
 """
 
