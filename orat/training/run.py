@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -108,7 +109,18 @@ class Run:
         method = dict(plain.pop("method"))
         for name in ("milestones", "image_size"):
             plain[name] = None if plain[name] is None else tuple(plain[name])
-        return cls(method=METHODS[method.pop("name")](**method), **plain)
+        return cls(method=method_class(method.pop("name"))(**method), **plain)
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a recorded method: built in, or in an imported module; a record never imports code."""
+    if name in METHODS:
+        return METHODS[name]
+    module, _, attribute = name.partition(":")
+    found = getattr(sys.modules.get(module), attribute, None)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InputError(f"the method {name} of the run is not part of orat: import {module} before")
+    return found
 
 
 def floats(value: Run | Method) -> dict[str, float]:
