@@ -469,7 +469,9 @@ def difference(old: Any, new: Any, path: str) -> str | None:
         parts = (difference(old[name], new[name], f"{path}.{name}") for name in old)
     else:
         single = path.startswith("estimates") and isinstance(old, float) and isinstance(new, float)
-        same = old == float(np.float32(new)) if single else type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        same = (
+            old == float(np.float32(new)) if single else type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        )
         return None if same else f"{path}: {shown(old)} -> {shown(new)}"
     return next(filter(None, parts), None)
 

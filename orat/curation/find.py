@@ -21,8 +21,7 @@ from orat.noise.truth import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
 from orat.training.run_folder import RunFolder
-from orat.training.scouts import check_folds
-from orat.training.setup import Parts, prepare
+from orat.training.setup import Parts, check_folds, prepare
 
 DIGITS = 6  # of numbers in tables
 VERDICT = "verdict_"  # prefix of its tensors in the state of a run

@@ -21,8 +21,7 @@ from orat.sweeps.trials import Trials, silence
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.run import Run
-from orat.training.scouts import plan_for
-from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.setup import Parts, build_model, plan_for, prepare, setting_of
 from orat.training.train import train
 
 FORMAT = 1  # of search.json

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.core.console import Display
-from orat.core.device import choose_device
+from orat.core.device import choose_device, hardware, versions
 from orat.core.numbers import radius
-from orat.core.provenance import hardware, versions
 from orat.data.loader import Loader, ResidentLoader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
@@ -40,8 +39,7 @@ from orat.training.observers import (
 )
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.scouts import Plan, affordable, plan_for
-from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, setting_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run

@@ -19,8 +19,7 @@ from orat.core.errors import InputError
 from orat.core.types import Batch
 from orat.data.source import relabel
 from orat.models.layers import Dropout
-from orat.training.scouts import lesson, without
-from orat.training.setup import prepare
+from orat.training.setup import lesson, prepare, without
 
 N = 40
 KEPT = torch.ones(N, dtype=torch.bool)
