@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.attacks.reference import AutoAttackReference
-from orat.cli.subjects import Subject, of_run
+from orat.cli.evaluate import Subject, of_run
 from orat.core.provenance import commit, hardware, versions
 from orat.data.loader import as_input
 from orat.evaluation.accuracy import correct, device_of

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orat.cli.flags import flags_of
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.core.errors import InputError, TrainingError, unknown
@@ -23,6 +21,7 @@ from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.text import Texts, texts_of
 from orat.training.train import train
 
 FORMAT = 1  # of search.json
@@ -33,7 +32,7 @@ BY = ("pgd10", "natural")  # accuracy on validation, of which every run keeps bo
 class SearchPlan:
     """All that decides a search; `trials` is how many Optuna proposes, or None for all combinations."""
 
-    flags: Namespace
+    texts: Texts
     axes: list[Axis]
     by: str = "pgd10"
     trials: int | None = None
@@ -57,7 +56,7 @@ class SearchPlan:
 
     def record(self) -> dict[str, Any]:
         """The search as plain JSON: what is searched, and the run that all else comes from."""
-        base = first_run(self.flags, self.axes).record()
+        base = first_run(self.texts, self.axes).record()
         for axis in self.axes:
             (base if axis.field in base else base.get("method", {})).pop(axis.field, None)
         over = {axis.field: axis.record() for axis in self.axes}
@@ -95,7 +94,7 @@ def search(
     ranges as text, such as "0.05..0.5" or "log:0.001..0.1", from which Optuna proposes. A row has the accuracy on
     validation at the epoch that the run chose, whose labels may be wrong too: it ranks, and is no estimate.
     """
-    plan = SearchPlan(flags_of(run), axes_of(over), by, trials, seed)
+    plan = SearchPlan(texts_of(run), axes_of(over), by, trials, seed)
     means = Means(data_dir, device, display or Display(), engine, at_once)
     rows = carry_out(plan, Path(out), means, show_test)
     if (missing := draw(rows, plan, Path(out))) is not None:
@@ -145,7 +144,7 @@ def try_all(plan: SearchPlan, out: Path, means: Means, record: dict[str, Any]) -
     for name, reason in errors.items():
         means.display.line(f"{name} is left out: {reason}")
     runs: dict[str | Path, Run] = {
-        out / name_of(choice): run_of(plan.flags, choice) for choice in choices if name_of(choice) not in errors
+        out / name_of(choice): run_of(plan.texts, choice) for choice in choices if name_of(choice) not in errors
     }
     with claimed(out, record):
         results = train_many(runs, means.data_dir, means.device, means.display, means.engine, means.at_once)
@@ -178,7 +177,7 @@ def propose(plan: SearchPlan, out: Path, means: Means, record: dict[str, Any]) -
 
 def broken(plan: SearchPlan, choice: Choice, out: Path, means: Means) -> str | None:
     """Trains one choice, or finds it trained; returns why there is no result, if there is none."""
-    run = run_of(plan.flags, choice)
+    run = run_of(plan.texts, choice)
     try:
         train(run, out / name_of(choice), means.data_dir, means.device, means.display, means.engine)
     except TrainingError as error:
@@ -209,7 +208,7 @@ class Fits:
     def misfit(self, choice: Choice) -> str | None:
         """Why a choice cannot be trained, if so; what has begun is not looked at again."""
         try:
-            run = run_of(self.plan.flags, choice)
+            run = run_of(self.plan.texts, choice)
         except InputError as error:
             return str(error)
         if (self.out / name_of(choice) / "run.json").is_file():
