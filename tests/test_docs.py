@@ -27,7 +27,7 @@ def defenses() -> dict[str, Any]:
 
 
 def test_the_page_of_methods_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods", "--markdown"]) == 0
+    assert main(["list", "methods", "--markdown"]) == 0
     assert (ROOT / "docs" / "methods.md").read_text() == capsys.readouterr().out
 
 

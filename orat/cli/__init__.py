@@ -1,4 +1,4 @@
 """The commands of `orat`, one a file: `add` declares the flags, `run` does the work.
 
-Functions import what needs torch, so that help texts are quick.
+Modules that need torch are imported inside functions, so that help texts are quick.
 """

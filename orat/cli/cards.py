@@ -24,7 +24,7 @@ CARDS = Path(__file__).with_name("cards.toml")
 WRITTEN = "Written by `orat list methods --markdown` from orat/cli/cards.toml and the fields of the methods."
 HEADINGS = {
     "idea": "Idea", "formula": "Formula", "paper": "Paper", "ours": "Not in the paper", "passes": "Cost of a step",
-    "defaults": "Defaults", "weaknesses": "Known weaknesses", "differences": "Differences from the authors' code",
+    "defaults": "Defaults", "weaknesses": "Known weaknesses", "differences": "Our changes",
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def lines(kind: str) -> dict[str, str]:
 
 
 def methods_table(chosen: Iterable[Card]) -> Table:
-    """One row a method: objective and passes of a training step."""
+    """A row for each method: objective and passes of a training step."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("method", no_wrap=True)
     table.add_column("objective")
@@ -119,7 +119,7 @@ def card_table(card: Card) -> Table:
     """The card in two columns: heading and text."""
     title = f"{card.name}: {card.title}\n"
     table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 1, 0))
-    table.add_column(style="bold", max_width=18)
+    table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for heading, text in card.parts.items():
         table.add_row(heading, escape(text))

@@ -17,7 +17,9 @@ from orat.core.numbers import size
 from orat.core.registry import plugins
 
 NOTES = {
-    "methods": "`orat list methods NAME` prints a method's card: idea, cost, defaults, weaknesses, flags.",
+    "methods": "`orat list methods NAME` prints a method's card: idea, cost, defaults, weaknesses, flags.\n"
+    "Pre-trained AT of the ORAT paper: --method at --init-from RUN_OR_FILE. AT without outliers:\n"
+    "train aorr, write labels with `orat labels fix`, then --method at --labels FILE.",
     "attacks": "pgdN is PGD with N steps of eps/4 from a random start, pgdNxR the same with R restarts.",
     "models": "Every network takes inputs in [0, 1] and any number of classes.",
 }
@@ -99,7 +101,7 @@ ROW = ("name", "status", "train", "test", "shape", "classes", "where")  # the co
 
 
 def data_rows(data_dir: Path | None) -> list[dict[str, Any]]:
-    """One row a data set: the public ones are read and checked, the bundled ones are always there."""
+    """One row for each data set; public data sets are read and checked, bundled data sets are always present."""
     from orat.data.catalog import NAMES, PUBLIC, found
 
     public = [
@@ -113,7 +115,7 @@ def data_rows(data_dir: Path | None) -> list[dict[str, Any]]:
 
 
 def read_row(name: str, where: str, image_size: tuple[int, int] | None) -> dict[str, Any]:
-    """One data set, checked by reading all of it."""
+    """The row of a data set, after reading all its files."""
     from orat.data.catalog import load
 
     splits = load(name, image_size=image_size)

@@ -100,7 +100,7 @@ def print_search(rows: list[dict[str, Any]], by: str, out: Path, warnings: list[
 
 
 def print_rows(title: str, part: str, rows: list[dict[str, Any]]) -> None:
-    """One row a setting, one column an attack."""
+    """Prints a row for each setting and a column for each attack."""
     columns = list(dict.fromkeys(name for row in rows for name in row[part]))
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in (*rows[0]["setting"], *(TITLES.get(name, name) for name in columns), "epoch"):

@@ -46,7 +46,7 @@ def interval(low: float, high: float) -> str:
 
 
 def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: float, norm: str, examples: int) -> None:
-    """One row a model, one column an attack, accuracy in percent; radius, norm and number of images below."""
+    """Prints accuracy in percent: a row for each model, a column for each attack; radius and norm below."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
@@ -73,7 +73,7 @@ def print_report(title: str, report: Mapping[str, Any]) -> None:
 
 
 def attack_table(title: str, report: Mapping[str, Any]) -> Table:
-    """One row an attack: norm, radius, accuracy and its interval; the parts of AutoAttack below it."""
+    """A row for each attack: norm, radius, accuracy with interval, and the accuracy after each part of AutoAttack."""
     table = Table(
         title=f"{escape(title)}: accuracy in % on {report['examples']:,} images", title_justify="left", box=box.SIMPLE
     )
@@ -91,7 +91,7 @@ def attack_table(title: str, report: Mapping[str, Any]) -> Table:
 
 
 def class_table(report: Mapping[str, Any]) -> Table:
-    """One row a class: natural and worst-case accuracy."""
+    """A row for each class: natural and worst-case accuracy."""
     table = Table(box=box.SIMPLE)
     table.add_column("class")
     for column in ("images", "natural", "worst case"):

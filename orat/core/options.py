@@ -22,8 +22,8 @@ UNSET = "none"  # the text of None
 def option(default: Any, help: str, **more: Any) -> Any:  # noqa: A002
     """A dataclass field with a help text; the command line has a flag for it.
 
-    `least` and `most` bound a number, `unset` describes a default of None, `shown` is the value in the help text,
-    `parse` and `write` replace the text form of the type, and `type` replaces the annotation.
+    `least` and `most` bound a number. `unset` describes a default of None. `shown` is the value in the help text.
+    `parse` and `write` replace the text form of the type. `type` replaces the annotation.
     """
     return field(default=default, metadata={"help": help, **more})
 
@@ -44,10 +44,9 @@ def field_types(cls: type) -> dict[str, Any]:
 
 
 def field_type(cls: type, one: Field[Any]) -> Any:
-    """The type of one field, evaluated in the module of the class that declares it.
+    """The type of one field, evaluated in the module of its class.
 
-    `typing.get_type_hints` evaluates all annotations at once, and fails where one of them is imported for the type
-    checker alone.
+    `typing.get_type_hints` evaluates all annotations at once, and fails if one is imported for the type checker alone.
     """
     if "type" in one.metadata or not isinstance(one.type, str):
         return one.metadata.get("type", one.type)
@@ -100,7 +99,7 @@ def reader_of(hint: Any, name: str) -> Reader:
 
 
 def generality(member: Any) -> int:
-    """The order in which the types of a union are tried: None, then whole numbers, then fractions, text last."""
+    """The rank of a type in a union, for reading: None first, whole numbers before fractions, text last."""
     return {NoneType: 0, bool: 1, float: 3, Path: 4, str: 5}.get(member, 2)
 
 

@@ -1,4 +1,4 @@
-"""A run: all settings of a training as a frozen value with an id. Imports no torch, so that help texts are quick."""
+"""A run: all settings of a training as a frozen value with an id. Imports no torch, to keep help texts quick."""
 
 from __future__ import annotations
 

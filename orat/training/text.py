@@ -55,7 +55,7 @@ def not_of(name: str, method: str) -> InputError:
 
 
 def methods_with(name: str) -> list[str]:
-    """The methods that have a field of this name."""
+    """The methods with a field of this name."""
     return [method for method, cls in METHODS.items() if any(field.name == name for field in fields(cls))]
 
 
@@ -66,9 +66,9 @@ def declared_fields(classes: Iterable[type] | None = None) -> dict[str, tuple[Fi
 
 
 def texts_of(run: Run) -> dict[str, str]:
-    """The texts that `run_from` makes this run of.
+    """The texts of a run, from which `run_from` gives the run back.
 
-    A field is left out if the run comes out the same without it, so that it follows the other fields when they change.
+    A field at its default is left out, so that a default which depends on other fields follows their changes.
     """
     method = run.method
     own = {
@@ -85,7 +85,7 @@ def texts_of(run: Run) -> dict[str, str]:
 
 
 def without(method: Method, field: Field[Any]) -> Method | None:
-    """The method with one field at its default; None if it has no default, or refuses it."""
+    """The method with one field at its default; None for a field without default, or a refused default."""
     if field.default is MISSING:
         return None
     try:
