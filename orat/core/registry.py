@@ -47,6 +47,11 @@ class Registry(Mapping[str, T]):
         found: T = resolve(name)
         return found
 
+    def name_of(self, found: type) -> str:
+        """The name of a class; its import path, module:attribute, if the table does not have it."""
+        path = f"{found.__module__}:{found.__qualname__}"
+        return next((name for name, place in self.places.items() if place == path), path)
+
 
 @cache
 def plugins(group: str) -> dict[str, EntryPoint]:

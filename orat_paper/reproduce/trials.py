@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from orat.cli.subjects import first_test_images
+from orat.cli.evaluate import first_test_images
 from orat.core.console import SILENT, Bar, Display
 from orat.core.device import choose_device, commit, hardware
 from orat.core.errors import InputError, unknown

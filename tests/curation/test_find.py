@@ -57,7 +57,7 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 
 def test_every_trained_sample_has_a_row_with_what_the_run_remembered(automatic: Path, tiny: str) -> None:
-    assert main(["outliers", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
     rows = rows_of(automatic / "outliers" / "outliers.csv")
     state = RunFolder(automatic).load_tensors("state")
     place = {index: i for i, index in enumerate(state["index"].tolist())}
@@ -132,7 +132,7 @@ def test_planted_flips_come_first(automatic: Path, plain: Path, tiny: str, again
 def test_a_plain_run_is_judged_by_its_own_network_which_is_said(
     plain: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["outliers", str(plain), "--out", str(tmp_path / "new" / "a"), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(plain), "--out", str(tmp_path / "new" / "a"), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "in-sample" in printed
     assert "--held-out is better" in printed
@@ -169,7 +169,9 @@ def test_issues_of_a_run_that_relabels_are_its_relabeled_samples(tiny: str, tmp_
 
 def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
     for ending in ("csv", "parquet"):
-        assert main(["outliers", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
+        assert (
+            main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
+        )
     table = pyarrow.parquet.read_table(tmp_path / "outliers.parquet").to_pydict()
     rows = rows_of(tmp_path / "outliers.csv")
     assert list(table) == COLUMNS
@@ -179,7 +181,7 @@ def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
 
 
 def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None:
-    assert main(["outliers", str(automatic), "--out", str(tmp_path), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--device", "cpu"]) == 0
     state, rows = RunFolder(automatic).load_tensors("state"), rows_of(tmp_path / "classes.csv")
     assert [row["class"] for row in rows] == ["0", "1", "2"]
     assert [int(row["given"]) for row in rows] == state["given"].bincount().tolist()
@@ -195,7 +197,7 @@ def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None
 
 
 def test_the_page_holds_the_images_and_needs_nothing_else(automatic: Path, tiny: str, tmp_path: Path) -> None:
-    assert main(["outliers", str(automatic), "--out", str(tmp_path), "--top", "7", "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--top", "7", "--device", "cpu"]) == 0
     text = (tmp_path / "outliers.html").read_text()
     page = Page(text)
     sources = [attributes["src"] for tag, attributes in page.elements if tag == "img"]
@@ -243,7 +245,7 @@ def test_a_page_without_truth_or_with_many_classes_says_so(automatic: Path) -> N
 def test_the_summary_is_printed_for_people_and_for_machines(
     automatic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["outliers", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     for words in (
         "labels that look wrong",
@@ -254,7 +256,7 @@ def test_the_summary_is_printed_for_people_and_for_machines(
         "outliers.html",
     ):
         assert words in printed
-    assert main(["outliers", str(automatic), "--device", "cpu", "--json"]) == 0
+    assert main(["labels", "find", str(automatic), "--device", "cpu", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scout networks and network")
     assert [row["rank"] for row in content["most_suspicious"]] == list(range(1, 11))
@@ -308,7 +310,7 @@ def test_names_are_escaped_and_paths_are_told(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_in_one_line(
     automatic: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
 ) -> None:
-    assert main(["outliers", str(automatic), "--device", "cpu", *more]) == 2
+    assert main(["labels", "find", str(automatic), "--device", "cpu", *more]) == 2
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.err.count("\n") == 1

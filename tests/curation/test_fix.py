@@ -19,7 +19,6 @@ from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import run_from
 from orat.cli.main import main, parser
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
@@ -27,6 +26,7 @@ from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
 from orat.training.run import Run
 from orat.training.setup import prepare
+from orat.training.text import run_from
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: 
 def test_the_printed_command_trains_on_the_result(
     automatic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["clean", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
+    assert main(["labels", "fix", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     command = shlex.split(printed.splitlines()[-1])
     assert command[:2] == ["orat", "train"]
@@ -147,7 +147,7 @@ def test_the_printed_command_trains_on_the_result(
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser().parse(["train", *words_of(run)])) == run
+    assert run_from(parser([]).parse(["train", *words_of(run)]).texts) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -246,7 +246,7 @@ def test_no_class_is_left_empty(
     )
     emptied = torch.arange(300) % 2
     monkeypatch.setattr("orat.curation.fix.fixed_labels", lambda *_: emptied)
-    assert main(["clean", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
+    assert main(["labels", "fix", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
     error = capsys.readouterr().err
     assert "no sample of 2 would be left: give a higher --threshold" in error
     assert error.count("\n") == 1

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from math import log10
 from pathlib import Path
 from statistics import mean
@@ -20,7 +19,6 @@ from quick_runs import quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import flags_of, run_from
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.methods import Method
@@ -30,6 +28,7 @@ from orat.sweeps.space import Range, Values, axes_of
 from orat.sweeps.trials import Trials, silence
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
+from orat.training.text import run_from, texts_of
 from orat.training.train import Job
 
 QUICK = [
@@ -67,16 +66,16 @@ def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
         Run(data="sample", method=method, noise="symmetric", noise_rate=0.4, milestones=(), seed=3),
         quick(tiny, method, image_size=(32, 48), normalize=True, eps=8 / 255, milestones=(2, 3), labels="a,b.csv"),
     ):
-        assert run_from(flags_of(run)) == run
+        assert run_from(texts_of(run)) == run
 
 
 def test_what_a_run_takes_from_the_searched_field_follows_it(tiny: str) -> None:
     run = Run(data="mnist", method=orat.AT(), epochs=10)
-    flags = vars(flags_of(run))
-    assert run_from(Namespace(**flags | {"eps": "0.4"})).attack_step_size == 0.1
-    assert run_from(Namespace(**flags | {"epochs": "100"})).milestones == (40, 80)
-    own = vars(flags_of(quick(tiny, orat.AT(), attack_step_size=0.03)))
-    assert run_from(Namespace(**own | {"eps": "0.4"})).attack_step_size == 0.03
+    texts = texts_of(run)
+    assert run_from(texts | {"eps": "0.4"}).attack_step_size == 0.1
+    assert run_from(texts | {"epochs": "100"}).milestones == (40, 80)
+    own = texts_of(quick(tiny, orat.AT(), attack_step_size=0.03))
+    assert run_from(own | {"eps": "0.4"}).attack_step_size == 0.03
 
 
 def test_values_and_ranges_are_read_by_the_type_of_their_field() -> None:
@@ -425,8 +424,8 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert captured.err == ""
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
-    assert "labels of validation images may be wrong too: this ranks settings, and is no estimate" in captured.out
-    assert "search.csv, search.json" in captured.out
+    assert "validation labels may be wrong too: the table ranks settings" in captured.out
+    assert "search.csv, search.json, search.png" in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
