@@ -16,7 +16,7 @@ from orat.training.setup import Parts, setting_of
 
 def translated(tensors: dict[str, Tensor], folder: Path, parts: Parts) -> dict[str, Tensor]:
     """The same tensors under the new names."""
-    if "id" in tensors:
+    if "id" in tensors or "index" not in tensors:
         return tensors
     tensors = tensors | {"id": tensors["index"]}
     if "answers" in tensors:
@@ -42,4 +42,5 @@ def automatic(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     log_probs, given = tensors["answers"].double().log_softmax(1), tensors["given"]
     new |= {"verdict_score": score_of(new["verdict_p_wrong"], log_probs, given), "log_probs": log_probs}
     new |= {"keep": tensors["weights"] != 0, "memory.times_cut": tensors["times_cut"]}
+    new |= {"memory.own": tensors["own_answers"]} if "own_answers" in tensors else {}
     return new | {"labels": torch.where(tensors["restored"], tensors["looks_like"], given)}

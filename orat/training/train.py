@@ -235,9 +235,7 @@ class Job:
         """The epoch as one line, and each kind of warning once."""
         cut = self.learner.state.cut() if record["state"].get("cut") else None
         train = self.parts.train
-        lost = None
-        if cut is not None:
-            lost = lost_words([train.classes[label] for label in lost_classes(cut.cpu(), train.labels)])
+        lost = lost_words([] if cut is None else [train.classes[label] for label in lost_classes(cut, train.labels)])
         for kind, warning in (("method", self.learner.state.warning()), ("class", lost)):
             if warning and kind not in self.warned:
                 self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
