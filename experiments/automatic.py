@@ -21,12 +21,12 @@ from typing import Any
 
 import torch
 from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
+from orat.curation.earlier import automatic
 from torch import Tensor
 
 import orat
 from orat.attacks import suite
 from orat.core.errors import InputError
-from orat.curation.earlier import automatic
 from orat.curation.find import saved_verdict
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate

@@ -32,18 +32,15 @@ from typing import Any
 import torch
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
+from orat.training.held_out import check_folds, held_out_answers
 from timing import Machine
 from torch import Tensor
 
 import orat
 from orat.core.console import SILENT
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.core.losses import cross_entropy
-from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
-from orat.curation.earlier import automatic
-from orat.curation.find import saved_verdict
-from orat.data.loader import on_device
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
@@ -51,11 +48,9 @@ from orat.methods.base import State
 from orat.noise.judge import judge
 from orat.noise.truth import area, found_removed
 from orat.training.engine import engine_for
-from orat.training.held_out import check_folds, held_out_answers
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run
-from orat.training.scouts import Scouting, groups_of
-from orat.training.setup import build_model, cheaper
+from orat.training.setup import Scouting, build_model, cheaper, groups_of
 from orat.training.train import Job, open_job
 
 FIGURES = ("precision", "recall", "f1", "auc", "seconds", "steady")
@@ -242,7 +237,7 @@ def epochs_of(
 ) -> Iterator[tuple[float, float, Tensor]]:
     """Of each epoch, the seconds of learning and of asking, and what was said."""
     data, others = (job.parts.train.take(part.nonzero().squeeze(1)) for part in (learned, asked))
-    data = on_device(data, job.device)
+    data = data.to(job.device)
     learner = Learner(job.run, build_model(job.run, job.parts.train).to(job.device), state.to(job.device))
     engine = engine_for(learner, data, SILENT, job.engine.name)
     said: list[Tensor] = []

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
+from orat.curation.earlier import automatic
 from torch import Tensor
 from torch.nn import functional
 
 import orat
 from orat.core.errors import InputError, unknown
-from orat.curation.earlier import automatic
 from orat.curation.find import saved_verdict
 from orat.data import catalog as data
 from orat.data.source import Dataset

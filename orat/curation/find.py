@@ -13,17 +13,15 @@ from torch import Tensor
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError
 from orat.core.types import Labels
-from orat.curation.earlier import translated
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge
 from orat.noise.matrix import MIN_SAMPLES
 from orat.noise.truth import area, found_removed
-from orat.training.held_out import FOLDS, check_folds
-from orat.training.held_out import held_out_answers as cross_fit
+from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
 from orat.training.run_folder import RunFolder
-from orat.training.setup import Parts, prepare
+from orat.training.setup import Parts, check_folds, prepare
 
 DIGITS = 6  # of numbers in tables
 VERDICT = "verdict_"  # prefix of its tensors in the state of a run
@@ -167,7 +165,7 @@ def find_label_issues(
     data_dir: str | Path | None = None,
     device: str = "auto",
     held_out: bool = False,
-    folds: int = FOLDS,
+    folds: int = 5,
     epochs: int | None = None,
     display: Display = SILENT,
 ) -> LabelIssues:
@@ -179,12 +177,12 @@ def find_label_issues(
     check_folds(folds, epochs)
     folder = Path(run_folder)
     run = finished_run(folder)
-    parts = prepare(run, None if data_dir is None else Path(data_dir), device)
+    parts = prepare(run, None if data_dir is None else Path(data_dir))
     if len(parts.train.classes) < 2:
         raise InputError(f"there is one class, {parts.train.classes[0]}: a label is judged against other classes")
     tensors, labels = saved_tensors(folder, parts), parts.train.labels
     if held_out:
-        log_probs = cross_fit(run, parts, folds, epochs, device, display).double().log_softmax(1)
+        log_probs = cross_fit(run, parts, folds, epochs, device=device, display=display)
         return issues_of(parts, log_probs, judge(log_probs, labels), "held-out networks")
     if (verdict := saved_verdict(tensors, labels)) is not None:
         found = issues_of(parts, tensors["log_probs"], verdict, "scout networks and network")
@@ -201,10 +199,9 @@ def saved_tensors(folder: Path, parts: Parts) -> dict[str, Tensor]:
     result, tensors = files.result() or {}, files.load_tensors("state")
     if (folder / "predictions.safetensors").is_file():
         tensors |= files.load_tensors("predictions")
-    tensors = translated(tensors, folder, parts)
     if "id" not in tensors:
         raise InputError(f"{folder} is from an incompatible version of orat: train it again")
-    if not torch.equal(tensors["id"], parts.index) or parts.train.fingerprint() != result["fingerprint"]:
+    if not torch.equal(tensors["id"], parts.ids) or parts.train.fingerprint() != result["fingerprint"]:
         raise InputError(f"{folder} was trained on other images or labels than are there now: train it again")
     return tensors
 
@@ -227,4 +224,4 @@ def saved_verdict(tensors: Mapping[str, Tensor], labels: Labels) -> Verdict | No
 def issues_of(parts: Parts, log_probs: Tensor, verdict: Verdict, judged_by: str) -> LabelIssues:
     """The label issues of a training part by the flags of a verdict."""
     total = parts.left_out["of"] if parts.left_out else parts.total
-    return LabelIssues(parts.train, parts.index, total, verdict, log_probs, verdict.flagged(), judged_by)
+    return LabelIssues(parts.train, parts.ids, total, verdict, log_probs, verdict.flagged(), judged_by)

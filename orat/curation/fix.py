@@ -18,7 +18,7 @@ from orat.core.files import csv_bytes, replace_file
 from orat.core.types import Labels
 from orat.curation.find import LabelIssues, find_label_issues
 from orat.data import catalog as datasets
-from orat.data.folder import files
+from orat.data.image_files import files
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.training.load import finished_run

@@ -21,7 +21,7 @@ from orat.sweeps.trials import Trials, silence
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.run import Run
-from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.setup import Parts, build_model, plan_for, prepare, setting_of
 from orat.training.train import train
 
 FORMAT = 1  # of search.json
@@ -211,7 +211,10 @@ class Check:
             raise InputError(f"validation = {run.validation:g} holds out none of {parts.total}: give a larger share")
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
         load_first(build_model(plain, parts.train), run)
-        run.method.start(setting_of(plain, parts))
+        if (scouts := run.method.scouts()) is None:
+            run.method.start(setting_of(plain, parts))
+        else:
+            plan_for(plain, parts, scouts).make(0)
 
     def parts(self, run: Run) -> Parts:
         """The data of a run with the first image in place of all images: only number and shape matter here."""
@@ -219,7 +222,7 @@ class Check:
         key = json.dumps([record[name] for name in DECIDE_DATA])
         if key not in self.known:
             data_dir = None if self.execution.data_dir is None else Path(self.execution.data_dir)
-            parts = prepare(run, data_dir, str(choose_device(self.execution.device)))
+            parts = prepare(run, data_dir)
             images = parts.train.images[:1].clone().expand_as(parts.train.images)
             self.known[key] = replace(parts, train=replace(parts.train, images=images), test=None)
         return self.known[key]

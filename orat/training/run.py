@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -14,7 +15,7 @@ from orat.core.options import check_choices, option
 from orat.methods import METHODS, NAMES, Method
 from orat.training.defaults import defaults_for
 
-FORMAT = 1  # of run.json
+FORMAT = 2  # of run.json
 
 NOT_NEGATIVE = (
     "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
@@ -44,7 +45,6 @@ class Run:
     noise_rate: float = option(0.0, "share of the labels to flip")
     noise_seed: int = option(0, "seed of the flips, apart from the training's")
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")
-    without_outliers_of: str | None = option(None, "folder of a finished run whose m largest losses are left out")
     init_from: str | None = option(None, "finished run's folder, or file of weights, to start from")
     validation: float = option(None, "share of the training set that is held out to choose an epoch")
     epochs: int = option(None, "passes over the training set")
@@ -85,7 +85,8 @@ class Run:
     @property
     def method_name(self) -> str:
         """The method's name on the command line."""
-        return NAMES[type(self.method)]
+        kind = type(self.method)
+        return NAMES.get(kind, f"{kind.__module__}:{kind.__qualname__}")
 
     @property
     def id(self) -> str:
@@ -108,7 +109,18 @@ class Run:
         method = dict(plain.pop("method"))
         for name in ("milestones", "image_size"):
             plain[name] = None if plain[name] is None else tuple(plain[name])
-        return cls(method=METHODS[method.pop("name")](**method), **plain)
+        return cls(method=method_class(method.pop("name"))(**method), **plain)
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a recorded method: built in, or in an imported module; a record never imports code."""
+    if name in METHODS:
+        return METHODS[name]
+    module, _, attribute = name.partition(":")
+    found = getattr(sys.modules.get(module), attribute, None)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InputError(f"the method {name} of the run is not part of orat: import {module} before")
+    return found
 
 
 def floats(value: Run | Method) -> dict[str, float]:

@@ -99,12 +99,12 @@ def test_a_training_on_the_file_leaves_dropped_samples_out_and_keeps_their_place
     parts, arrays = prepare(run), np.load(tiny)
     assert parts.validation is not None
     assert parts.total == len(kept) == len(parts.train) + len(parts.validation)
-    assert set(parts.index.tolist()) < set(kept)
-    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.index]).all()
+    assert set(parts.ids.tolist()) < set(kept)
+    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.ids]).all()
     labels = labels_of(file)
-    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.index.tolist()]
+    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.ids.tolist()]
     found = orat.find_label_issues(tmp_path / "b", device="cpu")
-    assert (found.total, found.id.tolist()) == (300, parts.index.tolist())
+    assert (found.total, found.id.tolist()) == (300, parts.ids.tolist())
     again = orat.fix_labels(tmp_path / "b", tmp_path / "c", threshold=0.99, device="cpu")
     assert {i for i, label in enumerate(labels_of(tmp_path / "c" / "labels.csv")) if label} <= set(kept)
     assert sum(row["before"] for row in again["classes"]) == len(kept)

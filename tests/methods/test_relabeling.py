@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from one_step import Played, network, samples
+from orat.methods.relabeling import Corrections
 from quick_runs import quick
 from torch import Tensor, nn
 
@@ -15,7 +16,6 @@ import orat
 from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.methods import Setting
-from orat.methods.relabeling import Corrections
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
 

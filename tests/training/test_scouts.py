@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from orat.training.held_out import held_out_answers
 from quick_runs import NOISE, quick
 from test_watching import network, samples
 from torch import Tensor, nn
@@ -18,9 +19,7 @@ from orat.core.errors import InputError
 from orat.core.types import Batch
 from orat.data.source import relabel
 from orat.models.layers import Dropout
-from orat.training.held_out import held_out_answers
-from orat.training.scouts import lesson, without
-from orat.training.setup import prepare
+from orat.training.setup import lesson, prepare, without
 
 N = 40
 KEPT = torch.ones(N, dtype=torch.bool)

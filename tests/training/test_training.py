@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from orat.training.lines import epoch_line, lost_words
 from quick_runs import quick, train_until_stopped
 
 import orat
@@ -17,7 +18,6 @@ from orat.core.errors import InputError, TrainingError
 from orat.methods import METHODS, Method, Setting
 from orat.training import train as execute
 from orat.training.learner import Learner, set_pace, train_epoch
-from orat.training.lines import epoch_line, lost_words
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, setting_of
