@@ -423,8 +423,9 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
     for name, words in troubles.items():
         print(f"TROUBLE  {name}: {words}")
     resumed = sum(bool(row.kills) for row in rows)
+    elsewhere = sum(not all(sitting["where_meant"] for sitting in found[row.name]["sittings"]) for row in rows)
     seconds = time.monotonic() - started
-    print(f"{len(rows)} runs, {resumed} of them killed, {len(troubles)} with trouble, {seconds:.0f} s: {out}")
+    print(f"{len(rows)} runs, {resumed} of them killed, {elsewhere} not where meant, {len(troubles)} with trouble, {seconds:.0f} s")
     return int(bool(troubles))
 
 

@@ -31,7 +31,8 @@ def run(arguments: Namespace) -> int:
     from orat.cli.cards import cards
     from orat.cli.tables import correction_line, outlier_line, print_accuracy, shares
     from orat.core.console import Display
-    from orat.training.train import default_folder, train
+    from orat.training.run_folder import default_folder
+    from orat.training.train import train
 
     out = Path(arguments.out) if arguments.out else default_folder(wanted)
     result = train(wanted, out, arguments.data_dir, arguments.device, Display(not arguments.quiet), arguments.engine)

@@ -210,7 +210,9 @@ class Check:
         if parts.validation is None:
             raise InputError(f"validation = {run.validation:g} holds out none of {parts.total}: give a larger share")
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
-        load_first(build_model(plain, parts.train), run)
+        model = build_model(plain, parts.train)
+        if run.init_from is not None:
+            load_first(model, run, run.init_from)
         if (scouts := run.method.scouts()) is None:
             run.method.start(setting_of(plain, parts))
         else:

@@ -38,7 +38,7 @@ from orat.training.observers import (
     Warnings,
 )
 from orat.training.run import Run
-from orat.training.run_folder import RunFolder
+from orat.training.run_folder import RunFolder, default_folder
 from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, setting_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
@@ -90,11 +90,6 @@ def training(
     return (yield from session.events(observers))
 
 
-def default_folder(run: Run) -> Path:
-    """The folder of a run without --out: the same run, the same folder."""
-    return Path("runs") / f"{Path(run.data).stem}-{run.method_name.rpartition(':')[2]}-{run.id}"
-
-
 class Session:
     """One sitting at a run in its folder: from the last checkpoint to the result, or to the next interruption."""
 
@@ -117,8 +112,8 @@ class Session:
         """Trains from the last checkpoint to the last epoch, then tests."""
         run, scouts = self.run, self.run.method.scouts()
         model = build_model(run, self.parts.train)
-        if not self.folder.can_resume():
-            self.origin = load_first(model, run)
+        if run.init_from is not None and not self.folder.can_resume():
+            self.origin = load_first(model, run, run.init_from)
         model = model.to(self.device)
         plan = None if scouts is None else affordable(plan_for(run, self.parts, scouts), run, scouts.epochs)
         state = run.method.start(setting_of(run, self.parts)) if plan is None else None
