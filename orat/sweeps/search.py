@@ -168,7 +168,7 @@ def failure(plan: SearchPlan, choice: Choice, folder: SearchFolder, execution: E
 
 
 class Check:
-    """Finds settings whose runs cannot begin; settings with the same data share one read of it."""
+    """Finds settings with runs that cannot begin; reads each data set once."""
 
     def __init__(self, plan: SearchPlan, execution: Execution, folder: SearchFolder) -> None:
         self.plan, self.execution, self.folder = plan, execution, folder

@@ -22,7 +22,7 @@ DECIDE_ATTACK = ("eps", "norm")  # of validation
 
 @dataclass(frozen=True)
 class Values:
-    """A field and its values, by their text."""
+    """A searched field and a list of values, each under the text of the command line."""
 
     field: str
     by_text: dict[str, Any]
@@ -73,7 +73,7 @@ def axes_of(over: Mapping[str, Any]) -> list[Axis]:
 
 
 def axis_of(name: str, tried: Any) -> Axis:
-    """One field with its values or range."""
+    """One searched field with a list of values or a range."""
     field, hint = declared(name)
     try:
         if not isinstance(tried, str):

@@ -1,4 +1,4 @@
-"""A search ranks settings by validation, loses nothing when it is stopped, and refuses what it cannot try."""
+"""A search ranks settings by validation accuracy, survives a kill, and refuses invalid settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def found(run: Run, over: dict[str, Any], out: Path, **more: Any) -> list[dict[s
 
 
 def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The table without its folders."""
+    """The rows of a search without folders."""
     return [(row["setting"], row["validation"], row["epoch"], row["error"]) for row in rows]
 
 
@@ -176,7 +176,7 @@ def test_a_rate_that_learns_wins_over_one_of_zero_and_rows_are_what_the_runs_say
 
 
 def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Path) -> None:
-    """Histories of finished runs are replaced by ones in which the two figures disagree."""
+    """The histories of finished runs are replaced by histories in which the two accuracies disagree."""
     planted = {0.1: {"natural": 0.9, "pgd10": 0.2}, 0.3: {"natural": 0.5, "pgd10": 0.4}}
     for by, order in (("natural", [0.1, 0.3]), ("pgd10", [0.3, 0.1])):
         for row in found(short(tiny, epochs=2), {"lr": [0.1, 0.3]}, tmp_path / by, by=by):
@@ -210,7 +210,7 @@ def test_the_table_is_written_with_and_without_the_test_set(tiny: str, tmp_path:
 def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and_the_others_go_on(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One is refused by its fractions, one only when its count meets the data."""
+    """One setting is refused by its fractions, the other by its count and the data."""
     heard: list[str] = []
 
     class Listening(type(SILENT)):
@@ -317,7 +317,7 @@ def test_trials_are_the_same_every_time_and_more_of_them_go_on(tiny: str, tmp_pa
 
 
 def test_proposals_gather_where_the_score_is_high(tmp_path: Path) -> None:
-    """The score peaks at 0.01, from which chance is 1.5 powers of ten away on average in this range."""
+    """The score peaks at 0.01; random proposals in this range are 1.5 powers of ten away on average."""
     axes = axes_of({"lr": "log:0.00001..10", "solver": "rank,minmax"})
     late = []
     with silence():
@@ -334,7 +334,7 @@ def test_proposals_gather_where_the_score_is_high(tmp_path: Path) -> None:
 def test_a_trial_without_a_result_counts_and_is_kept_with_its_reason(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks that cross and a rate that breaks are no end of the search, and not tried again."""
+    """Invalid ranks and a failed training do not end the search, and are not tried again."""
     run, over = short(tiny, orat.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
     rows = found(run, over, tmp_path, trials=8)
     assert len(rows) == 8
@@ -488,7 +488,7 @@ def test_nonsense_is_refused_in_one_line(
 
 
 def is_in_the_middle(out: Path, finished: int) -> bool:
-    """Whether so many runs are finished, and the next has done four epochs."""
+    """Whether this many runs are finished and the next run has four epochs."""
     done = {file.parent for file in out.glob("*/result.json")}
     lines = [file.read_text().count("\n") for file in out.glob("*/history.jsonl") if file.parent not in done]
     return len(done) == finished and max(lines, default=0) >= 4
@@ -498,7 +498,7 @@ def is_in_the_middle(out: Path, finished: int) -> bool:
 def test_kill_9_and_the_same_command_again_end_with_the_table_of_a_search_that_was_not_stopped(
     search_for: list[str], tiny: str, tmp_path: Path
 ) -> None:
-    """Killed in the middle of the first run, and of the second."""
+    """The search is killed in the middle of the first run and of the second."""
     slow = ["--epochs", "12", "--batch-size", "4", "--attack-steps", "5", "--lr", "0.005", "--device", "cpu"]
     noise = ["--noise", "symmetric", "--noise-rate", "0.2"]
     command = [str(Path(sys.executable).with_name("orat")), "search", "--data", tiny, "--method", "orat"]
