@@ -38,9 +38,8 @@ from torch import Tensor
 
 import orat
 from orat.core.console import SILENT
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.core.losses import cross_entropy
-from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
@@ -51,8 +50,7 @@ from orat.noise.truth import area, found_removed
 from orat.training.engine import engine_for
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run
-from orat.training.scouts import Scouting, groups_of
-from orat.training.setup import build_model, cheaper
+from orat.training.setup import Scouting, build_model, cheaper, groups_of
 from orat.training.train import Job, open_job
 
 FIGURES = ("precision", "recall", "f1", "auc", "seconds", "steady")
@@ -126,7 +124,7 @@ def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The rows of each noise and seed."""
     fields = json.loads(arguments.fields)
     fields |= {"milestones": tuple(fields["milestones"])} if "milestones" in fields else {}
-    method = orat.ORAT(scout_epochs=arguments.scout_epochs)
+    method = orat.methods.ORAT(scout_epochs=arguments.scout_epochs)
     for seed, kind in product(map(int, arguments.seeds.split(",")), arguments.kinds.split(",")):
         noise, _, rate = kind.partition(":")
         labels = {"noise": noise, "noise_rate": float(rate), "noise_seed": seed}
@@ -260,7 +258,7 @@ def average(said: tuple[Tensor, ...]) -> Tensor:
     """Answers averaged over epochs as those of scouts are."""
     averaged = said[0]
     for newest in said[1:]:
-        averaged = torch.lerp(averaged, newest, 1 - orat.ORAT.memory)
+        averaged = torch.lerp(averaged, newest, 1 - orat.methods.ORAT.memory)
     return averaged
 
 

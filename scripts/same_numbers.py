@@ -423,8 +423,11 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
     for name, words in troubles.items():
         print(f"TROUBLE  {name}: {words}")
     resumed = sum(bool(row.kills) for row in rows)
+    elsewhere = sum(not all(sitting["where_meant"] for sitting in found[row.name]["sittings"]) for row in rows)
     seconds = time.monotonic() - started
-    print(f"{len(rows)} runs, {resumed} of them killed, {len(troubles)} with trouble, {seconds:.0f} s: {out}")
+    print(
+        f"{len(rows)} runs, {resumed} of them killed, {elsewhere} not where meant, {len(troubles)} with trouble, {seconds:.0f} s"
+    )
     return int(bool(troubles))
 
 
@@ -468,7 +471,10 @@ def difference(old: Any, new: Any, path: str) -> str | None:
     elif isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         parts = (difference(old[name], new[name], f"{path}.{name}") for name in old)
     else:
-        same = type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        single = path.startswith("estimates") and isinstance(old, float) and isinstance(new, float)
+        same = (
+            old == float(np.float32(new)) if single else type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        )
         return None if same else f"{path}: {shown(old)} -> {shown(new)}"
     return next(filter(None, parts), None)
 

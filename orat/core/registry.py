@@ -47,11 +47,23 @@ class Registry(Mapping[str, T]):
         found: T = resolve(name)
         return found
 
+    def name_of(self, found: type) -> str:
+        """The name of a class; its import path, module:attribute, if the table does not have it."""
+        path = f"{found.__module__}:{found.__qualname__}"
+        return next((name for name, place in self.places.items() if place == path), path)
+
 
 @cache
 def plugins(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name; loading an entry point imports its module."""
     return {point.name: point for point in entry_points(group=group)}
+
+
+def imported(package: str, places: Mapping[str, str], name: str) -> Any:
+    """A public name of a package, for its `__getattr__`: imported from its module at the first use."""
+    if name not in places:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return resolve_name(places[name])
 
 
 def resolve(spec: str) -> Any:

@@ -21,8 +21,7 @@ from orat.noise.truth import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
 from orat.training.run_folder import RunFolder
-from orat.training.scouts import check_folds
-from orat.training.setup import Parts, prepare
+from orat.training.setup import Parts, check_folds, prepare
 
 DIGITS = 6  # of numbers in tables
 VERDICT = "verdict_"  # prefix of its tensors in the state of a run
@@ -172,8 +171,8 @@ def find_label_issues(
 ) -> LabelIssues:
     """The label issues of a finished run; nothing is changed.
 
-    `held_out` trains `folds` quick networks for `epochs` epochs, each on all samples but its own part, and scores the
-    labels by their cross-fitted predictions.
+    `held_out` scores the labels by cross-fitted predictions: `folds` quick networks are trained for `epochs` epochs,
+    each on all samples but one part.
     """
     check_folds(folds, epochs)
     folder = Path(run_folder)
@@ -200,6 +199,8 @@ def saved_tensors(folder: Path, parts: Parts) -> dict[str, Tensor]:
     result, tensors = files.result() or {}, files.load_tensors("state")
     if (folder / "predictions.safetensors").is_file():
         tensors |= files.load_tensors("predictions")
+    if "id" not in tensors:
+        raise InputError(f"{folder} is from an incompatible version of orat: train it again")
     if not torch.equal(tensors["id"], parts.ids) or parts.train.fingerprint() != result["fingerprint"]:
         raise InputError(f"{folder} was trained on other images or labels than are there now: train it again")
     return tensors

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orat.cli.flags import flags_of
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import csv_bytes, replace_file
@@ -24,6 +23,7 @@ from orat.data.source import Dataset
 from orat.training.load import finished_run
 from orat.training.run import Run
 from orat.training.setup import labeled
+from orat.training.text import as_flags, texts_of
 
 HOWS = ("labels", "folder")
 FIXES = ("drop", "relabel")
@@ -178,10 +178,8 @@ def destinations(train: Dataset, labels: Tensor) -> dict[str, str]:
 
 
 def words_of(run: Run) -> list[str]:
-    """The flags of `orat train` for a run, without defaults."""
-    flags = {name: text for name, text in vars(flags_of(run)).items() if text is not None}
-    first = {name: flags.pop(name, "sample") for name in ("data", "method")}
-    return [word for name, text in (first | flags).items() for word in (f"--{name.replace('_', '-')}", text)]
+    """The flags of the `orat train` command that describe a run, without what it takes by itself."""
+    return as_flags({"data": "sample"} | texts_of(run))
 
 
 def train_command(result: Mapping[str, Any], data_dir: str | None = None) -> list[str]:

@@ -30,7 +30,7 @@ def write_tables(found: LabelIssues, folder: Path, ending: str = "csv") -> list[
     """Writes the samples (.csv or .parquet), the classes and the noise matrix, and returns the files."""
     classes = found.classes()
     tables = {
-        folder / f"outliers.{ending}": found.columns(),
+        folder / f"label-issues.{ending}": found.columns(),
         folder / "classes.csv": {name: [row[name] for row in classes] for name in classes[0]},
         folder / "matrix.csv": found.matrix(),
     }

@@ -22,7 +22,7 @@ READERS: Registry[Reader] = Registry(
 FILES: Registry[Callable[..., Any]] = Registry(
     "kind of file",
     {
-        "sample": "orat.data.sample:read",
+        "sample": "orat.data.idx:read_sample",
         "images": "orat.data.folder:read",
         "streamed images": "orat.data.folder:stream",
         "arrays": "orat.data.arrays:read",

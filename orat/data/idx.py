@@ -18,6 +18,7 @@ from orat.data.source import Dataset, Reader, Splits
 
 CLASSES = tuple("0123456789")
 SIDE = 28
+SAMPLE = Path(__file__).parent / "mnist_sample"  # made by scripts/make_sample.py
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -25,6 +26,11 @@ def present(folder: Path) -> bool:
     """Whether any of the four files is in this folder."""
     parts = ((prefix, kind) for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
     return any(spelling.is_file() for prefix, kind in parts for spelling in spellings(folder, prefix, kind))
+
+
+def read_sample() -> Splits:
+    """The bundled sample of MNIST: 600 training and 100 test digits a class."""
+    return read(SAMPLE)
 
 
 def read(folder: Path) -> Splits:

@@ -128,8 +128,8 @@ def check_log_probs(rows: Tensor) -> None:
 def combine(one: Tensor, other: Tensor, prior: Tensor, doubt: Tensor, weight: float) -> Tensor:
     """The probability of a wrong label from two independent networks: their log-odds beyond the prior add up.
 
-    `doubt` bounds the probabilities of both away from 0 and 1, and `weight` scales the evidence of the second network.
-    The prior is at least MIN_PRIOR, so that two weak doubts stay weak where hardly any label is wrong.
+    `doubt` keeps both probabilities away from 0 and 1. `weight` scales the evidence of the second network. The prior is
+    at least MIN_PRIOR: two weak doubts stay weak where hardly any label is wrong.
     """
     prior = prior.clamp(MIN_PRIOR, MAX_NOISE)
     first, second = (torch.logit(p_wrong.clamp(torch.minimum(doubt, prior), 1 - doubt)) for p_wrong in (one, other))

@@ -47,7 +47,7 @@ class SearchFolder:
 
     @contextmanager
     def claimed(self, record: Mapping[str, Any]) -> Iterator[None]:
-        """Locks the folder for this search and this process."""
+        """Locks the folder for one search in one process."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path / ".lock")
         try:

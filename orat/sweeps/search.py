@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orat.cli.flags import flags_of
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.core.errors import InputError, TrainingError, unknown
@@ -21,8 +19,8 @@ from orat.sweeps.trials import Trials, silence
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.run import Run
-from orat.training.scouts import plan_for
-from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.setup import Parts, build_model, plan_for, prepare, setting_of
+from orat.training.text import Texts, texts_of
 from orat.training.train import train
 
 FORMAT = 1  # of search.json
@@ -35,7 +33,7 @@ Outcomes = list[tuple[Choice, str | None]]  # settings, each with the reason of 
 class SearchPlan:
     """What a search tries: all combinations of values, or with `trials` as many settings proposed by Optuna."""
 
-    flags: Namespace
+    texts: Texts
     axes: list[Axis]
     by: str = "pgd10"
     trials: int | None = None
@@ -59,7 +57,7 @@ class SearchPlan:
 
     def record(self) -> dict[str, Any]:
         """The search as plain JSON, with the fields of the run that all settings share."""
-        base = first_run(self.flags, self.axes).record()
+        base = first_run(self.texts, self.axes).record()
         for axis in self.axes:
             (base if axis.field in base else base.get("method", {})).pop(axis.field, None)
         over = {axis.field: axis.record() for axis in self.axes}
@@ -97,7 +95,7 @@ def search(
     settings, also from ranges such as "0.05..0.5" or "log:0.001..0.1". A row has the validation accuracy at the chosen
     epoch. Validation labels can be wrong, so the accuracy ranks settings and is no estimate.
     """
-    plan = SearchPlan(flags_of(run), axes_of(over), by, trials, seed)
+    plan = SearchPlan(texts_of(run), axes_of(over), by, trials, seed)
     return carry_out(plan, Path(out), Execution(data_dir, device, display or Display(), engine, at_once), show_test)
 
 
@@ -128,7 +126,7 @@ def try_all(plan: SearchPlan, folder: SearchFolder, execution: Execution, record
     for name, reason in errors.items():
         execution.display.line(f"{name} is left out: {reason}")
     valid = [choice for choice in choices if name_of(choice) not in errors]
-    runs: dict[str | Path, Run] = {folder.run(choice): run_of(plan.flags, choice) for choice in valid}
+    runs: dict[str | Path, Run] = {folder.run(choice): run_of(plan.texts, choice) for choice in valid}
     with folder.claimed(record):
         results = train_many(runs, **vars(execution))
         errors |= {Path(path).name: result["error"] for path, result in results.items() if "error" in result}
@@ -163,14 +161,14 @@ def failure(plan: SearchPlan, choice: Choice, folder: SearchFolder, execution: E
     """Trains one setting, unless it is finished; returns the reason if the training fails."""
     how = execution.data_dir, execution.device, execution.display, execution.engine
     try:
-        train(run_of(plan.flags, choice), folder.run(choice), *how)
+        train(run_of(plan.texts, choice), folder.run(choice), *how)
     except TrainingError as error:
         return str(error)
     return None
 
 
 class Check:
-    """Finds settings whose runs cannot begin; settings with the same data share one read of it."""
+    """Finds settings with runs that cannot begin; reads each data set once."""
 
     def __init__(self, plan: SearchPlan, execution: Execution, folder: SearchFolder) -> None:
         self.plan, self.execution, self.folder = plan, execution, folder
@@ -192,7 +190,7 @@ class Check:
     def refusal(self, choice: Choice) -> str | None:
         """The reason why a setting cannot begin; None if it can or has begun."""
         try:
-            run = run_of(self.plan.flags, choice)
+            run = run_of(self.plan.texts, choice)
         except InputError as error:
             return str(error)
         if self.folder.has_begun(choice):
@@ -211,7 +209,9 @@ class Check:
         if parts.validation is None:
             raise InputError(f"validation = {run.validation:g} holds out none of {parts.total}: give a larger share")
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
-        load_first(build_model(plain, parts.train), run)
+        model = build_model(plain, parts.train)
+        if run.init_from is not None:
+            load_first(model, run, run.init_from)
         if (scouts := run.method.scouts()) is None:
             run.method.start(setting_of(plain, parts))
         else:

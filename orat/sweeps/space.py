@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass
 from itertools import product
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
-from orat.cli.flags import one_of, reader, run_from, written
 from orat.core.errors import InputError, unknown
+from orat.core.options import one_of, reader, written
 from orat.methods import METHODS
 from orat.training.run import Run
+from orat.training.text import Texts, declared_fields, run_from
 
 Choice = dict[str, str]  # a setting: field -> value as on the command line
 
@@ -22,7 +22,7 @@ DECIDE_ATTACK = ("eps", "norm")  # of validation
 
 @dataclass(frozen=True)
 class Values:
-    """A field and its values, by their text."""
+    """A searched field and a list of values, each under the text of the command line."""
 
     field: str
     by_text: dict[str, Any]
@@ -73,13 +73,13 @@ def axes_of(over: Mapping[str, Any]) -> list[Axis]:
 
 
 def axis_of(name: str, tried: Any) -> Axis:
-    """One field with its values or range."""
+    """One searched field with a list of values or a range."""
     field, hint = declared(name)
     try:
         if not isinstance(tried, str):
             if not isinstance(tried, Iterable):
                 raise InputError(f"{tried!r} is one value: give a list of them")
-            return listed(name, [written(name, value) for value in tried])
+            return listed(name, [written(field, value) for value in tried])
         if ".." in tried and {*(get_args(hint) or (hint,))} <= {int, float, NoneType}:
             return between(name, tried, reader(field, hint))
         separator = ";" if hint == tuple[int, ...] else ","  # a value has commas
@@ -90,10 +90,7 @@ def axis_of(name: str, tried: Any) -> Axis:
 
 def declared(name: str) -> tuple[Field[Any], Any]:
     """The declaration and the type of a field."""
-    known: dict[str, tuple[Field[Any], Any]] = {}
-    for cls in (*METHODS.values(), Run):
-        hints = get_type_hints(cls)
-        known |= {field.name: (field, hints[field.name]) for field in fields(cls)}
+    known = declared_fields()
     if name not in known:
         raise unknown("field to search over:", name, known, listed=False)
     return known[name]
@@ -126,9 +123,9 @@ def between(name: str, text: str, read: Any) -> Range:
     return Range(name, ends[0], ends[1], text.startswith("log:"))
 
 
-def run_of(flags: Namespace, choice: Choice) -> Run:
+def run_of(texts: Texts, choice: Choice) -> Run:
     """The run of one setting; refuses a run without validation samples."""
-    run = run_from(Namespace(**vars(flags) | choice))
+    run = run_from({**texts, **choice})
     if run.validation == 0:
         raise InputError("validation = 0 leaves no samples to rank by: give a share, such as --validation 0.05")
     return run
@@ -140,12 +137,12 @@ def choices_of(axes: list[Axis]) -> list[Choice]:
     return [dict(zip((axis.field for axis in axes), texts, strict=True)) for texts in combinations]
 
 
-def first_run(flags: Namespace, axes: list[Axis]) -> Run:
+def first_run(texts: Texts, axes: list[Axis]) -> Run:
     """The run of the first valid setting; if no setting is valid, the first error."""
     reasons = []
     for choice in choices_of(axes):
         try:
-            return run_of(flags, choice)
+            return run_of(texts, choice)
         except InputError as error:
             reasons.append(error)
     raise reasons[0]

@@ -22,7 +22,7 @@ DIGITS = 4  # of a proposed fraction, which becomes part of a folder name
 
 @dataclass(frozen=True)
 class Trial:
-    """One proposed setting with its score, or the reason of its failure, once it is finished."""
+    """A proposed setting; when finished, also the score or the reason of the failure."""
 
     number: int
     choice: Choice

@@ -153,6 +153,11 @@ class RunFolder:
         (self.path / "resume.pt").unlink(missing_ok=True)
 
 
+def default_folder(run: Run) -> Path:
+    """The folder of a run without --out: the same run, the same folder."""
+    return Path("runs") / f"{Path(run.data).stem}-{run.method_name.rpartition(':')[2]}-{run.id}"
+
+
 def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:
     """The first field, of all or among these, in which two runs differ, in words."""
     old, new = there.record(), here.record()

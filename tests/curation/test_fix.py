@@ -1,4 +1,4 @@
-"""A training set without the labels that look wrong: what is written, what it trains, and that originals stay."""
+"""Fixed training sets: labels and folders as written, training on them, and unchanged originals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import shlex
-import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import run_from
 from orat.cli.main import main, parser
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
@@ -27,11 +25,12 @@ from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
 from orat.training.run import Run
 from orat.training.setup import prepare
+from orat.training.text import run_from
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 240 images of two kinds, 20 of each in the other's folder, under names that the other has too."""
+    """A folder of 240 images of two classes, 20 of each in the wrong folder; both classes use the same file names."""
     root = tmp_path_factory.mktemp("cleaning") / "photos"
     generator = np.random.default_rng(0)
     for label, name in enumerate(("bar", "foo")):
@@ -55,7 +54,7 @@ def of_photos(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hashes(root: Path) -> dict[str, str]:
-    """Every file under a folder, and what is in it."""
+    """The hash of every file in a folder."""
     return {
         str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(root.rglob("*"))
@@ -88,24 +87,24 @@ def test_dropped_samples_have_no_label_and_all_others_theirs(automatic: Path, ti
     assert sum(row["after"] for row in result["classes"]) == len(kept)
 
 
-def test_a_training_on_the_file_leaves_the_dropped_out_and_knows_its_places(
+def test_a_training_on_the_file_leaves_dropped_samples_out_and_keeps_their_places(
     automatic: Path, tiny: str, tmp_path: Path
 ) -> None:
     orat.fix_labels(automatic, tmp_path / "a", device="cpu")
     file = tmp_path / "a" / "labels.csv"
     kept = [int(line) for line in (tmp_path / "a" / "kept.txt").read_text().split()]
-    run = quick(tiny, orat.AT(), labels=str(file), epochs=2)
+    run = quick(tiny, orat.methods.AT(), labels=str(file), epochs=2)
     result = orat.train(run, tmp_path / "b", device="cpu", display=SILENT)
     assert result["left_out"] == {"run": str(file), "cut": 300 - len(kept), "of": 300}
     parts, arrays = prepare(run), np.load(tiny)
     assert parts.validation is not None
     assert parts.total == len(kept) == len(parts.train) + len(parts.validation)
-    assert set(parts.index.tolist()) < set(kept)
-    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.index]).all()
+    assert set(parts.ids.tolist()) < set(kept)
+    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.ids]).all()
     labels = labels_of(file)
-    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.index.tolist()]
+    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.ids.tolist()]
     found = orat.find_label_issues(tmp_path / "b", device="cpu")
-    assert (found.total, found.id.tolist()) == (300, parts.index.tolist())
+    assert (found.total, found.id.tolist()) == (300, parts.ids.tolist())
     again = orat.fix_labels(tmp_path / "b", tmp_path / "c", threshold=0.99, device="cpu")
     assert {i for i, label in enumerate(labels_of(tmp_path / "c" / "labels.csv")) if label} <= set(kept)
     assert sum(row["before"] for row in again["classes"]) == len(kept)
@@ -119,7 +118,7 @@ def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: 
     assert result["relabeled"] == sum(a != b for a, b in zip(noisy, labels, strict=True))
     assert wrong_before == 60
     assert wrong_after < 30
-    run = quick(tiny, orat.AT(), labels=str(tmp_path / "a" / "labels.csv"), epochs=2)
+    run = quick(tiny, orat.methods.AT(), labels=str(tmp_path / "a" / "labels.csv"), epochs=2)
     assert orat.train(run, tmp_path / "b", device="cpu", display=SILENT)["left_out"] is None
     assert int(prepare(run).train.wrong.sum()) <= wrong_after  # type: ignore[union-attr]
     moved = [(row["moved_out"], row["moved_in"]) for row in result["classes"]]
@@ -129,7 +128,7 @@ def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: 
 def test_the_printed_command_trains_on_the_result(
     automatic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["clean", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
+    assert main(["labels", "fix", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     command = shlex.split(printed.splitlines()[-1])
     assert command[:2] == ["orat", "train"]
@@ -141,18 +140,18 @@ def test_the_printed_command_trains_on_the_result(
 @pytest.mark.parametrize(
     "run",
     [
-        Run(data="sample", method=orat.AT()),
-        Run(data="sample", method=orat.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
-        Run(data="some/folder", method=orat.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3),
+        Run(data="sample", method=orat.methods.AT()),
+        Run(data="sample", method=orat.methods.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
+        Run(data="some/folder", method=orat.methods.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3),
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser().parse(["train", *words_of(run)])) == run
+    assert run_from(parser([]).parse(["train", *words_of(run)]).texts) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("fix", ["drop", "relabel"])
-def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
+def test_a_folder_is_copied_without_issues_and_stays_as_it_was(
     photos: Path, of_photos: Path, tmp_path: Path, fix: str, packed: bool
 ) -> None:
     run_folder, root = of_photos, photos
@@ -186,7 +185,7 @@ def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
         assert moved == doubted
     assert result["dropped"] + result["relabeled"] == len(doubted)
     assert all(not file.is_symlink() and file.stat().st_nlink == 1 for file in (tmp_path / "out").rglob("*.png"))
-    again = quick(str(tmp_path / "out"), orat.ST(), epochs=1)
+    again = quick(str(tmp_path / "out"), orat.methods.ST(), epochs=1)
     assert orat.train(again, tmp_path / "again", device="cpu", display=SILENT)["examples"] == 20
 
 
@@ -246,7 +245,7 @@ def test_no_class_is_left_empty(
     )
     emptied = torch.arange(300) % 2
     monkeypatch.setattr("orat.curation.fix.fixed_labels", lambda *_: emptied)
-    assert main(["clean", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
+    assert main(["labels", "fix", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
     error = capsys.readouterr().err
     assert "no sample of 2 would be left: give a higher --threshold" in error
     assert error.count("\n") == 1
@@ -261,13 +260,3 @@ def test_a_label_file_may_leave_samples_out(tmp_path: Path) -> None:
     assert from_file(file, 4, pets).tolist() == [2, LEFT_OUT, 0, LEFT_OUT]
     file.write_text("0,2\n1,-1\n2,0\n3,1\n")
     assert_refused_in_one_line(lambda: from_file(file, 4, pets), "line 2: label '-1' is no class")
-
-
-def test_leaving_out_twice_is_refused(tiny: str, tmp_path: Path) -> None:
-    file = tmp_path / "labels.csv"
-    labels = [str(label) for label in np.load(tiny)["y_train"]]
-    file.write_text("".join(f"{i},{label if i else ''}\n" for i, label in enumerate(labels)))
-    orat.train(quick(tiny, orat.AoRR(m=0.1), labels=str(file)), tmp_path / "a", device="cpu", display=SILENT)
-    both = quick(tiny, orat.AT(), labels=str(file), without_outliers_of=str(tmp_path / "a"))
-    assert_refused_in_one_line(lambda: prepare(both), "leaves samples out, as without_outliers_of does")
-    shutil.rmtree(tmp_path / "a")

@@ -15,7 +15,7 @@ from PIL import Image
 
 from orat.core.errors import InputError
 from orat.data import catalog as data
-from orat.data import idx, sample
+from orat.data import idx
 from orat.data.source import Dataset
 
 ROOT = Path(__file__).parents[2]
@@ -147,11 +147,11 @@ def test_found_tells_found_missing_and_damaged_apart(tmp_path: Path) -> None:
 
 
 def test_the_sample_has_600_and_100_images_a_class_and_is_small() -> None:
-    splits = sample.read()
+    splits = idx.read_sample()
     assert splits.test is not None
     assert splits.train.labels.bincount().tolist() == [600] * 10
     assert splits.test.labels.bincount().tolist() == [100] * 10
-    assert sum(file.stat().st_size for file in sample.FOLDER.iterdir()) <= 2_000_000
+    assert sum(file.stat().st_size for file in idx.SAMPLE.iterdir()) <= 2_000_000
 
 
 def rows(dataset: Dataset) -> list[bytes]:
@@ -161,7 +161,7 @@ def rows(dataset: Dataset) -> list[bytes]:
 
 
 def test_the_sample_is_a_subset_of_the_real_mnist_part_by_part(mnist_dir: Path) -> None:
-    few, all_of_it = sample.read(), idx.read(mnist_dir)
+    few, all_of_it = idx.read_sample(), idx.read(mnist_dir)
     assert few.test is not None
     assert all_of_it.test is not None
     for part, whole in ((few.train, all_of_it.train), (few.test, all_of_it.test)):
@@ -174,7 +174,7 @@ def test_the_sample_is_a_subset_of_the_real_mnist_part_by_part(mnist_dir: Path) 
 def test_the_script_makes_the_sample_again(tmp_path: Path, mnist_dir: Path) -> None:
     script = [sys.executable, str(ROOT / "scripts" / "make_sample.py"), str(mnist_dir), "--out", str(tmp_path)]
     subprocess.run(script, check=True, capture_output=True, env={"PYTHONPATH": str(ROOT)})
-    again, bundled = idx.read(tmp_path), sample.read()
+    again, bundled = idx.read(tmp_path), idx.read_sample()
     assert again.train.fingerprint() == bundled.train.fingerprint()
     assert again.test is not None
     assert bundled.test is not None

@@ -12,12 +12,12 @@ from quick_runs import ONE_OF_EACH, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import Parser, add_run_flags, run_from
-from orat.cli.main import main
+from orat.cli.main import main, parser
 from orat.core.console import SILENT
 from orat.methods import GAIRAT, MAIL, MART, METHODS, RAA, TRADES, WMMR, Method, Setting
 from orat.training.run import Run, read_run
 from orat.training.setup import prepare, setting_of
+from orat.training.text import run_from
 
 NAN, INFINITY = float("nan"), float("inf")
 LATE = {"gairat": GAIRAT, "mail": MAIL, "raa": RAA}
@@ -169,9 +169,7 @@ def test_a_run_hands_its_schedule_to_its_method(name: str, tiny: str) -> None:
 
 def parsed(*arguments: str) -> Run:
     """The run that these flags describe."""
-    parser = Parser()
-    add_run_flags(parser)
-    return run_from(parser.parse_args(list(arguments)))
+    return run_from(parser([]).parse(["train", *arguments]).texts)
 
 
 def test_flags_reach_the_fields_of_their_method() -> None:
@@ -193,5 +191,12 @@ def test_a_method_trains_from_the_command_line(tiny: str, tmp_path: Path, capsys
 
 
 def test_all_methods_are_public() -> None:
-    assert {cls.__name__ for cls in METHODS.values()} <= set(orat.__all__)
-    assert all(getattr(orat, cls.__name__) is cls for cls in METHODS.values())
+    assert {cls.__name__ for cls in METHODS.values()} <= set(orat.methods.__all__)
+    assert all(getattr(orat.methods, cls.__name__) is cls for cls in METHODS.values())
+    with pytest.raises(AttributeError, match="has no attribute 'Orat'"):
+        orat.methods.Orat  # noqa: B018
+
+
+def test_a_class_has_its_name_or_its_import_path() -> None:
+    assert [METHODS.name_of(cls) for cls in METHODS.values()] == list(METHODS)
+    assert METHODS.name_of(Method) == "orat.methods.base:Method"

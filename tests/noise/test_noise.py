@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orat.core.errors import InputError
+from orat.core.options import field_types
 from orat.data.source import Dataset, relabel
 from orat.noise import inject as noise
 from orat.training.run import Run
@@ -224,4 +225,4 @@ def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
 
 
 def test_the_offered_names_are_those_of_the_table():
-    assert tuple(noise.NOISES) == get_args(get_type_hints(Run)["noise"])
+    assert tuple(noise.NOISES) == get_args(field_types(Run)["noise"])

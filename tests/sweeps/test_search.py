@@ -1,4 +1,4 @@
-"""A search ranks settings by validation, loses nothing when it is stopped, and refuses what it cannot try."""
+"""A search ranks settings by validation accuracy, survives a kill, and refuses invalid settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from math import log10
 from pathlib import Path
 from statistics import mean
@@ -20,7 +19,6 @@ from quick_runs import quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import flags_of, run_from
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.methods import Method
@@ -30,6 +28,7 @@ from orat.sweeps.space import Range, Values, axes_of
 from orat.sweeps.trials import Trials, silence
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
+from orat.training.text import run_from, texts_of
 from orat.training.train import Job
 
 QUICK = [
@@ -41,7 +40,7 @@ SHORT: dict[str, Any] = {"model": "mlp-8", "epochs": 1, "eps": 0.05, "lr": 0.3, 
 
 def short(data: str, method: Method | None = None, **changes: Any) -> Run:
     """A run of one epoch."""
-    return quick(data, method or orat.AT(), **{**SHORT, **changes})
+    return quick(data, method or orat.methods.AT(), **{**SHORT, **changes})
 
 
 def found(run: Run, over: dict[str, Any], out: Path, **more: Any) -> list[dict[str, Any]]:
@@ -49,16 +48,16 @@ def found(run: Run, over: dict[str, Any], out: Path, **more: Any) -> list[dict[s
 
 
 def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The table without its folders."""
+    """The rows of a search without folders."""
     return [(row["setting"], row["validation"], row["epoch"], row["error"]) for row in rows]
 
 
 @pytest.mark.parametrize(
     "method",
     [
-        orat.ST(), orat.AT(), orat.TRADES(beta=2), orat.MART(), orat.GAIRAT(burn_in=1), orat.MAIL(form="trades"),
-        orat.WMMR(detach_weights=True), orat.RAA(persistent=True), orat.AoRR(m=7, k=250),
-        orat.ORAT(m=0.2, solver="minmax", ramp=3),
+        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(), orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
+        orat.methods.WMMR(detach_weights=True), orat.methods.RAA(persistent=True), orat.methods.AoRR(m=7, k=250),
+        orat.methods.ORAT(m=0.2, solver="minmax", ramp=3),
     ],
 )  # fmt: skip
 def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
@@ -67,16 +66,16 @@ def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
         Run(data="sample", method=method, noise="symmetric", noise_rate=0.4, milestones=(), seed=3),
         quick(tiny, method, image_size=(32, 48), normalize=True, eps=8 / 255, milestones=(2, 3), labels="a,b.csv"),
     ):
-        assert run_from(flags_of(run)) == run
+        assert run_from(texts_of(run)) == run
 
 
 def test_what_a_run_takes_from_the_searched_field_follows_it(tiny: str) -> None:
-    run = Run(data="mnist", method=orat.AT(), epochs=10)
-    flags = vars(flags_of(run))
-    assert run_from(Namespace(**flags | {"eps": "0.4"})).attack_step_size == 0.1
-    assert run_from(Namespace(**flags | {"epochs": "100"})).milestones == (40, 80)
-    own = vars(flags_of(quick(tiny, orat.AT(), attack_step_size=0.03)))
-    assert run_from(Namespace(**own | {"eps": "0.4"})).attack_step_size == 0.03
+    run = Run(data="mnist", method=orat.methods.AT(), epochs=10)
+    texts = texts_of(run)
+    assert run_from(texts | {"eps": "0.4"}).attack_step_size == 0.1
+    assert run_from(texts | {"epochs": "100"}).milestones == (40, 80)
+    own = texts_of(quick(tiny, orat.methods.AT(), attack_step_size=0.03))
+    assert run_from(own | {"eps": "0.4"}).attack_step_size == 0.03
 
 
 def test_values_and_ranges_are_read_by_the_type_of_their_field() -> None:
@@ -129,7 +128,7 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
 def test_what_cannot_be_searched_is_refused_in_one_line(
     over: dict[str, Any], words: str, tiny: str, tmp_path: Path
 ) -> None:
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     assert_refused_in_one_line(lambda: found(run, over, tmp_path / "a"), words)
     assert not (tmp_path / "a").exists()
 
@@ -177,7 +176,7 @@ def test_a_rate_that_learns_wins_over_one_of_zero_and_rows_are_what_the_runs_say
 
 
 def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Path) -> None:
-    """Histories of finished runs are replaced by ones in which the two figures disagree."""
+    """The histories of finished runs are replaced by histories in which the two accuracies disagree."""
     planted = {0.1: {"natural": 0.9, "pgd10": 0.2}, 0.3: {"natural": 0.5, "pgd10": 0.4}}
     for by, order in (("natural", [0.1, 0.3]), ("pgd10", [0.3, 0.1])):
         for row in found(short(tiny, epochs=2), {"lr": [0.1, 0.3]}, tmp_path / by, by=by):
@@ -193,7 +192,7 @@ def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Pat
 
 
 def test_the_table_is_written_with_and_without_the_test_set(tiny: str, tmp_path: Path) -> None:
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": [0.1, 0.95], "k": [0.9, 1.0]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": [0.1, 0.95], "k": [0.9, 1.0]}
     rows = found(run, over, tmp_path)
     with (tmp_path / "search.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -211,7 +210,7 @@ def test_the_table_is_written_with_and_without_the_test_set(tiny: str, tmp_path:
 def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and_the_others_go_on(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One is refused by its fractions, one only when its count meets the data."""
+    """One setting is refused by its fractions, the other by its count and the data."""
     heard: list[str] = []
 
     class Listening(type(SILENT)):
@@ -220,7 +219,7 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
 
     steps = Job.steps
     monkeypatch.setattr(Job, "steps", lambda job: (heard.append("trains"), steps(job))[1])
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     rows = search(run, {"m": [0.6, 280, 0.2], "k": [0.5, 1.0]}, tmp_path, device="cpu", display=Listening(shown=False))
     before = heard[: heard.index("trains")]
     assert [text.partition(" is left out: ")[0] for text in before] == ["m-0.6-k-0.5", "m-280-k-0.5"]
@@ -231,7 +230,7 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
 
 
 def test_where_no_combination_makes_a_run_nothing_is_written(tiny: str, tmp_path: Path) -> None:
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     assert_refused_in_one_line(
         lambda: found(run, {"m": [0.6, 0.7], "k": [0.5]}, tmp_path / "a"), "k = 0.5, m = 0.6: losses ranked"
     )
@@ -269,15 +268,15 @@ def test_finished_runs_are_not_trained_again_and_need_no_data(
 
 
 def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: str, tmp_path: Path) -> None:
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": [0.1, 0.2]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": [0.1, 0.2]}
     found(run, over, tmp_path)
     others: dict[str, Any] = {
         "m: ['0.1', '0.2'] there, ['0.1', '0.3'] here": lambda: found(run, {"m": [0.1, 0.3]}, tmp_path),
         "k: None there, ['0.9', '1.0'] here": lambda: found(run, over | {"k": [0.9, 1.0]}, tmp_path),
         "by: pgd10 there, natural here": lambda: found(run, over, tmp_path, by="natural"),
         "trials: None there, 3 here": lambda: found(run, over, tmp_path, trials=3),
-        "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.ORAT(m=0.1), lr=0.4), over, tmp_path),
-        "solver: rank there, minmax": lambda: found(short(tiny, orat.ORAT(m=0.1, solver="minmax")), over, tmp_path),
+        "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.methods.ORAT(m=0.1), lr=0.4), over, tmp_path),
+        "solver: rank there, minmax": lambda: found(short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path),
     }
     for words, other in others.items():
         assert_refused_in_one_line(other, words)
@@ -318,7 +317,7 @@ def test_trials_are_the_same_every_time_and_more_of_them_go_on(tiny: str, tmp_pa
 
 
 def test_proposals_gather_where_the_score_is_high(tmp_path: Path) -> None:
-    """The score peaks at 0.01, from which chance is 1.5 powers of ten away on average in this range."""
+    """The score peaks at 0.01; random proposals in this range are 1.5 powers of ten away on average."""
     axes = axes_of({"lr": "log:0.00001..10", "solver": "rank,minmax"})
     late = []
     with silence():
@@ -335,8 +334,8 @@ def test_proposals_gather_where_the_score_is_high(tmp_path: Path) -> None:
 def test_a_trial_without_a_result_counts_and_is_kept_with_its_reason(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks that cross and a rate that breaks are no end of the search, and not tried again."""
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
+    """Invalid ranks and a failed training do not end the search, and are not tried again."""
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
     rows = found(run, over, tmp_path, trials=8)
     assert len(rows) == 8
     reasons = [row["error"] for row in rows if row["error"]]
@@ -425,8 +424,8 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert captured.err == ""
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
-    assert "labels of validation images may be wrong too: this ranks settings, and is no estimate" in captured.out
-    assert "search.csv, search.json" in captured.out
+    assert "validation labels may be wrong too: the table ranks settings" in captured.out
+    assert "search.csv, search.json, search.png" in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -489,7 +488,7 @@ def test_nonsense_is_refused_in_one_line(
 
 
 def is_in_the_middle(out: Path, finished: int) -> bool:
-    """Whether so many runs are finished, and the next has done four epochs."""
+    """Whether this many runs are finished and the next run has four epochs."""
     done = {file.parent for file in out.glob("*/result.json")}
     lines = [file.read_text().count("\n") for file in out.glob("*/history.jsonl") if file.parent not in done]
     return len(done) == finished and max(lines, default=0) >= 4
@@ -499,7 +498,7 @@ def is_in_the_middle(out: Path, finished: int) -> bool:
 def test_kill_9_and_the_same_command_again_end_with_the_table_of_a_search_that_was_not_stopped(
     search_for: list[str], tiny: str, tmp_path: Path
 ) -> None:
-    """Killed in the middle of the first run, and of the second."""
+    """The search is killed in the middle of the first run and of the second."""
     slow = ["--epochs", "12", "--batch-size", "4", "--attack-steps", "5", "--lr", "0.005", "--device", "cpu"]
     noise = ["--noise", "symmetric", "--noise-rate", "0.2"]
     command = [str(Path(sys.executable).with_name("orat")), "search", "--data", tiny, "--method", "orat"]
