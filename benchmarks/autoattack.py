@@ -1,9 +1,9 @@
-"""Our AutoAttack against pyautoattack: the same model, images and machine, in one process, one after the other.
+"""Times our AutoAttack and pyautoattack: the same network, images and machine, in one process, one after the other.
 
     python benchmarks/autoattack.py RUN... --examples 200 --out results/autoattack-cpu.json
 
-RUN is the folder of a finished run. The reference is timed with each of its batch sizes, and the ratio is to the
-fastest of them. Ours is timed twice, in float32 and with the default precision.
+RUN is the folder of a finished run. Pyautoattack is timed with every given batch size; the ratio is to the quickest.
+Ours is timed in float32 and with the default precision.
 """
 
 from __future__ import annotations
@@ -11,26 +11,52 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+import orat
 from orat.attacks import suite
 from orat.attacks.reference import AutoAttackReference
-from orat.cli.evaluate import Subject, of_run
-from orat.core.provenance import commit, hardware, versions
+from orat.core.device import commit, hardware, versions
 from orat.data.loader import as_input
+from orat.data.source import Dataset
 from orat.evaluation.accuracy import correct, device_of
+from orat.training.run import read_run
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A trained network with its test images, on one device, and the radius of the attack."""
+
+    model: nn.Module
+    test: Dataset
+    eps: float
+    norm: str
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the network."""
+        return device_of(self.model)
+
+    def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
+        """The first inputs and labels on the device."""
+        data = self.test if n is None else self.test.first(n)
+        return as_input(data.images.to(self.device)).contiguous(), data.labels.to(self.device)
 
 
 def main() -> None:
-    """Measures every run and writes one JSON file, again after each run."""
+    """Measures every run and writes the JSON file after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--examples", type=int, default=200)
-    parser.add_argument("--reference-batches", default="250", help="pyautoattack's default is 250")
+    parser.add_argument("--reference-batches", default="250", help="with commas between; 250 is pyautoattack's default")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
@@ -38,24 +64,33 @@ def main() -> None:
     batches = [int(size) for size in arguments.reference_batches.split(",")]
     rows = []
     for folder in arguments.runs:
-        subject = of_run(folder, "last", arguments.data_dir, arguments.examples, arguments.device)
+        subject = subject_of(folder, arguments)
         rows.append({"run": folder.name, **measure(subject, batches)})
         print(json.dumps(rows[-1]), flush=True)
-        content = {"hardware": hardware(device_of(subject.model)) | versions(), "commit": commit(), "rows": rows}
+        content = {"hardware": hardware(subject.device) | versions(), "commit": commit(), "rows": rows}
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(content, indent=2) + "\n")
 
 
+def subject_of(folder: Path, arguments: argparse.Namespace) -> Subject:
+    """The network of a finished run and the first test images of its data set."""
+    run = read_run(folder)
+    test = orat.load_data(run.data, arguments.data_dir, run.image_size).test
+    if test is None:
+        raise SystemExit(f"{run.data} has no test images: give another run")
+    return Subject(orat.load_model(folder, device=arguments.device), test.first(arguments.examples), run.eps, run.norm)
+
+
 def measure(subject: Subject, batches: list[int]) -> dict[str, Any]:
-    """Times and robust accuracies of the reference and of ours."""
+    """Times and robust accuracies of pyautoattack and of ours."""
     warm_up(subject)
-    references = {size: timed(lambda size=size: reference(subject, size), subject.model) for size in batches}
+    references = {size: timed(lambda size=size: reference(subject, size), subject.device) for size in batches}
     ours = {
-        precision: timed(lambda precision=precision: own(subject, precision), subject.model)
+        precision: timed(lambda precision=precision: own(subject, precision), subject.device)
         for precision in ("float32", "auto")
     }
-    (theirs, reference_seconds) = min(references.values(), key=lambda result: result[1])
-    (mine, seconds) = ours["auto"]
+    theirs, reference_seconds = min(references.values(), key=lambda result: result[1])
+    mine, seconds = ours["auto"]
     return {
         "eps": subject.eps,
         "norm": subject.norm,
@@ -74,45 +109,42 @@ def measure(subject: Subject, batches: list[int]) -> dict[str, Any]:
 
 
 def warm_up(subject: Subject) -> None:
-    """Lets libraries choose their kernels before anything is timed."""
-    few = subject.test.take(torch.arange(min(len(subject.test), 8)))
-    x, y = images(few, subject.model)
-    AutoAttackReference(subject.eps, subject.norm)(subject.model, x, y)
-    correct(subject.model, few, suite(subject.eps, subject.norm, ["autoattack"]), precision="auto")
+    """Attacks a few images with both, so that libraries choose their kernels before the timing."""
+    few = min(len(subject.test), 8)
+    AutoAttackReference(subject.eps, subject.norm)(subject.model, *subject.images(few))
+    correct(subject.model, subject.test.first(few), attacks(subject), precision="auto")
+
+
+def attacks(subject: Subject) -> dict[str, Any]:
+    """Our AutoAttack."""
+    return suite(subject.eps, subject.norm, ["autoattack"])
 
 
 def reference(subject: Subject, batch_size: int) -> Tensor:
-    """Which samples withstand pyautoattack, used as its page says: the model as it was loaded."""
+    """The images that withstand pyautoattack, which is called as its page says."""
     from pyautoattack import AutoAttack
 
-    x, y = images(subject.test, subject.model)
+    x, y = subject.images()
     norm = {"linf": "Linf", "l2": "L2", "l1": "L1"}[subject.norm]
     attack = AutoAttack(subject.model, eps=subject.eps, norm=norm, seed=0, device=x.device)
     adv, _ = attack.run_standard_evaluation(x, y, batch_size=batch_size)
     with torch.no_grad():
-        right = [subject.model(part).argmax(1) for part in adv.split(batch_size)]
-    return (torch.cat(right) == y).cpu()
+        predicted = [subject.model(part).argmax(1) for part in adv.split(batch_size)]
+    return (torch.cat(predicted) == y).cpu()
 
 
 def own(subject: Subject, precision: str) -> dict[str, Tensor]:
-    """Which samples withstand ours."""
-    attacks = suite(subject.eps, subject.norm, ["autoattack"])
-    right = correct(subject.model, subject.test, attacks, precision=precision)
+    """The images that withstand our AutoAttack."""
+    right = correct(subject.model, subject.test, attacks(subject), precision=precision)
     return {name: mask.cpu() for name, mask in right.items()}
 
 
-def images(data: Any, model: nn.Module) -> tuple[Tensor, Tensor]:
-    """Inputs and labels on the model's device."""
-    device = device_of(model)
-    return as_input(data.images.to(device)).contiguous(), data.labels.to(device)
-
-
-def timed(action: Any, model: nn.Module) -> tuple[Any, float]:
-    """What an action gives, and how many seconds it takes."""
+def timed(action: Callable[[], Result], device: torch.device) -> tuple[Result, float]:
+    """The result of an action and its seconds."""
     began = time.perf_counter()
     result = action()
-    if device_of(model).type == "cuda":
-        torch.cuda.synchronize()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     return result, time.perf_counter() - began
 
 

@@ -1,4 +1,4 @@
-"""How long a training step takes: the textbook's, ours, and the least that its arithmetic can take on the device."""
+"""The time of a training step: the textbook's, ours, and the least time of its arithmetic on the device."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from orat.training.learner import Engine, Learner, Plain, arithmetic
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model, setting_of
 
-# The data sets that random images stand for: their shape, classes and number, which the ranks are made among.
+# Shape, classes and size of the data sets; random images take their place, and ranks are among this many samples.
 SETS = {
     "mnist": ((1, 28, 28), 10, 60_000),
     "cifar10": ((3, 32, 32), 10, 50_000),
     "cifar100": ((3, 32, 32), 100, 50_000),
 }
-SET_OF = {"lenet": "mnist", "demo_cnn": "mnist", "resnet18": "cifar100"}  # cifar10 for all others
-CUT = 0.2  # share of the samples that is cut
-RATE = 0.01  # of learning: low, so that no loss runs away while random labels are learned
+SET_OF = {"lenet": "mnist", "demo_cnn": "mnist", "resnet18": "cifar100"}  # cifar10 for other networks
+CUT = 0.2  # share of the samples to remove
+RATE = 0.01  # low learning rate: random labels are learned without an exploding loss
 
-SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices whose product shows the device's rate
-WARM_UP = {"cpu": 1, "cuda": 5}  # steps: on a GPU kernels are chosen and compiled, and the step is recorded
+SIDE = {"cpu": 2048, "cuda": 8192}  # of the square matrices in the product that measures the device
+WARM_UP = {"cpu": 1, "cuda": 5}  # steps: a GPU chooses and compiles kernels, and the step is recorded
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is timed, and how often."""
+    """The networks, the settings and the number of timings."""
 
     models: tuple[str, ...]
     device: torch.device
@@ -61,13 +61,15 @@ class Comparison:
         for model in self.models:
             shape, classes, n = SETS[set_of(model)]
             if self.batch_size > n:
-                raise InputError(f"batch_size = {self.batch_size}: {set_of(model)} has {n} samples, give that or fewer")
+                raise InputError(
+                    f"batch_size = {self.batch_size}: {set_of(model)} has {n} samples, give at most as many"
+                )
             with torch.device("meta"):
                 network(model, shape, classes)
             self.run(model)
 
     def run(self, model: str) -> Run:
-        """The run whose steps are timed."""
+        """The run for the timed steps."""
         data = set_of(model)
         method = ORAT(m=round(CUT * SETS[data][2]), burn_in=0, ramp=0)
         return Run(
@@ -77,7 +79,7 @@ class Comparison:
 
 
 def set_of(model: str) -> str:
-    """The data set whose size and shape a network is timed with."""
+    """The data set with the size and shape for a network."""
     return SET_OF.get(model, "cifar10")
 
 
@@ -91,7 +93,7 @@ def random_data(name: str, device: torch.device) -> Dataset:
 
 
 def report(textbook: Timing, ours: Timing, product: Timing, flops: int, side: int) -> dict[str, Any]:
-    """What the timings say of steps of so many operations; the device's rate is that of the best round of products."""
+    """The numbers of a row; the device's rate comes from the best round of matrix products."""
     rate = 2 * side**3 / min(product.rounds)  # operations a millisecond
     floor = flops / rate
     return {
@@ -112,7 +114,7 @@ def report(textbook: Timing, ours: Timing, product: Timing, flops: int, side: in
 def compare(
     plan: Comparison, display: Display, clock: Callable[[], float] = time.perf_counter
 ) -> Iterator[dict[str, Any]]:
-    """One row a network, as soon as it is measured."""
+    """One row a network, each as soon as measured."""
     for model in plan.models:
         yield compared(plan, model, Machine(plan.device, clock), display)
 
@@ -139,7 +141,7 @@ def compared(plan: Comparison, model: str, machine: Machine, display: Display) -
 
 
 def learner_of(run: Run, data: Dataset) -> Learner:
-    """What trains this run on all of the data, where that lies."""
+    """The learner of a run on all of the data, on the device of the data."""
     device = data.labels.device
     setting = setting_of(run, Parts(data, None, None, torch.arange(len(data)), len(data)))
     learner = Learner(run, build_model(run, data).to(device), run.method.start(setting).to(device))
@@ -148,7 +150,7 @@ def learner_of(run: Run, data: Dataset) -> Learner:
 
 
 class Ours:
-    """Steps as `orat train` takes them."""
+    """Steps as in `orat train`."""
 
     engine: Engine
 
@@ -156,7 +158,7 @@ class Ours:
         self.run, self.data, self.kind, self.display = run, data, kind, display
 
     def start(self, batches: Sequence[Indices]) -> Step:
-        """Steps past the burn-in: a first one, whose losses then stand for those of all samples, so that ranks cut."""
+        """Steps after the burn-in; the losses of a first step stand for the losses of all samples, so that ranks cut."""
         run, data, learner = self.run, self.data, learner_of(self.run, self.data)
         steps = run.epochs * steps_per_epoch(len(data), run.batch_size)
         engine = self.engine = engine_for(learner, data, self.display, self.kind, steps)
@@ -171,7 +173,7 @@ class Ours:
 
 
 def textbook_step(run: Run, data: Dataset, batches: Sequence[Indices]) -> Step:
-    """Steps of the textbook, with matrix products in TF32 where the hardware has it."""
+    """Steps of the textbook, with matrix products in TF32 on a GPU."""
     assert isinstance(run.method, ORAT)
     assert run.method.m is not None
     model = textbook_network(run.model, data.shape, len(data.classes), run.seed).to(data.labels.device)
@@ -180,7 +182,7 @@ def textbook_step(run: Run, data: Dataset, batches: Sequence[Indices]) -> Step:
 
 
 def stepper(step: Callable[[Indices], None], batches: Sequence[Indices], precision: str) -> Step:
-    """One step on the next batch at each call, from the first again after the last."""
+    """One step on the next batch at each call, in endless turns through the batches."""
     upcoming = cycle(batches)
 
     def one() -> None:
@@ -191,7 +193,7 @@ def stepper(step: Callable[[Indices], None], batches: Sequence[Indices], precisi
 
 
 def step_flops(run: Run, data: Dataset, index: Indices) -> int:
-    """Floating-point operations of matrix products and convolutions in a step that computes no gradient in vain."""
+    """Floating-point operations of the matrix products and convolutions in our step."""
     engine = Plain(learner_of(run, data), data)
     with Operations() as operations:
         engine.step(index)
@@ -199,7 +201,7 @@ def step_flops(run: Run, data: Dataset, index: Indices) -> int:
 
 
 def product_step(dtype: torch.dtype, side: int, device: torch.device, precision: str) -> Step:
-    """Large matrix products in this type, for the rate that the device is capable of."""
+    """Large matrix products in one type, which measure the rate of the device."""
     matrix = torch.rand(side, side, device=device).to(dtype)
     result = torch.empty_like(matrix)
 

@@ -1,4 +1,4 @@
-"""A step of ORAT as its authors' code takes it, written from its description: what ours is timed against."""
+"""One step of ORAT as in the authors' code, written from its description: the reference for our step time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orat.training.run import Run
 
 
 class Textbook:
-    """PGD by whole backward passes, then the two scalars of Algorithm 1, which live on the host."""
+    """PGD by whole backward passes, then Algorithm 1 with both scalars on the host."""
 
     def __init__(self, model: nn.Module, data: Dataset, run: Run, k: int, m: int) -> None:
         self.model, self.data, self.run = model, data, run
@@ -24,7 +24,7 @@ class Textbook:
         self.optimizer = torch.optim.SGD(
             model.parameters(), lr=run.lr, momentum=run.momentum, weight_decay=run.weight_decay
         )
-        self.lower: float | None = None  # lambda, which starts where the first losses say
+        self.lower: float | None = None  # lambda; None before the first losses
         self.width = 0.0  # lambda-hat
 
     def step(self, index: Indices) -> None:
@@ -33,7 +33,7 @@ class Textbook:
         self.learn(self.attack(x, y), y)
 
     def attack(self, x: Images, y: Labels) -> Images:
-        """The images after PGD from a random start, the parameters' gradients computed with those of the images."""
+        """PGD from a random start; every backward pass computes the gradients of the parameters, too."""
         eps, size = self.run.eps, self.run.attack_step_size
         self.model.eval()
         noise = torch.from_numpy(self.random.uniform(-eps, eps, tuple(x.shape))).float().to(x.device)
@@ -48,7 +48,7 @@ class Textbook:
         return adv
 
     def learn(self, adv: Images, y: Labels) -> None:
-        """One update of the weights by the losses between the two cuts."""
+        """One update of the weights by the losses between both cuts."""
         self.model.train()
         self.optimizer.zero_grad()
         losses = cross_entropy(self.model(adv), y, reduction="none")
@@ -57,7 +57,7 @@ class Textbook:
         self.optimizer.step()
 
     def kept(self, losses: PerSample) -> Tensor:
-        """1 for each loss between the cuts, else 0, and one step of both scalars along their gradients."""
+        """1 for every loss between the cuts, else 0; moves both scalars along their gradients."""
         if self.lower is None:
             ranked = losses.sort(descending=True).values
             low, high = (ranked[max(round(share * len(ranked)), 1) - 1].item() for share in (self.k, self.m))
@@ -70,7 +70,7 @@ class Textbook:
 
 
 def textbook_network(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-    """Our network without what we add: a layout in memory, a normalization, a dropout that owns its randomness."""
+    """Our network with torch's dropout and memory layout, and without normalization."""
     model = network(name, shape, classes)
     model.load_state_dict(build(name, shape, classes, seed).get_submodule("1").state_dict())
     for parent in model.modules():

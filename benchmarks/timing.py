@@ -1,4 +1,4 @@
-"""Work timed by turns: where it runs, by which clock, and the memory that it takes."""
+"""Times pieces of work by turns: the device, the clock and the memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Machine:
-    """Where steps run, and the clock that times them."""
+    """A device and the clock for its work."""
 
     device: torch.device
     clock: Callable[[], float] = time.perf_counter
 
     def seconds(self, work: Step, times: int) -> float:
-        """How long it takes to do this so many times, and to have it done."""
+        """The seconds until the work has been done this many times."""
         self.settle()
         began = self.clock()
         for _ in range(times):
@@ -32,16 +32,16 @@ class Machine:
 
     @property
     def kind(self) -> str:
-        """What it is like, as to sizes and warm-ups."""
+        """The key for sizes and warm-ups: cuda or cpu."""
         return "cuda" if self.device.type == "cuda" else "cpu"
 
     def settle(self) -> None:
-        """Waits until all that was asked of a GPU is done."""
+        """Waits until a GPU has finished all its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def watch(self) -> Callable[[], float | None]:
-        """What tells later the most MiB that were taken since; on a CPU, by the whole process at any time."""
+    def memory_meter(self) -> Callable[[], float | None]:
+        """A function that returns the peak memory in MiB: since now on a GPU, of the whole process on a CPU."""
         gc.collect()
         if self.device.type != "cuda":
             return peak_resident
@@ -51,7 +51,7 @@ class Machine:
 
 
 def peak_resident() -> float | None:
-    """The most MiB that this process ever had in memory, where the system tells."""
+    """The peak memory of this process in MiB; None on Windows."""
     if sys.platform == "win32":
         return None
     import resource
@@ -62,7 +62,7 @@ def peak_resident() -> float | None:
 
 @dataclass(frozen=True)
 class Timing:
-    """One contender's milliseconds a step, the mean of each round, and the most memory that it took, in MiB."""
+    """The milliseconds a step of one contender, the mean of every round, and its peak memory in MiB."""
 
     rounds: list[float]
     memory: float | None
@@ -76,10 +76,10 @@ class Timing:
 def in_turn(
     makers: Mapping[str, Callable[[], Step]], rounds: Iterable[int], steps: int, warm_up: int, machine: Machine
 ) -> dict[str, Timing]:
-    """Times contenders by turns, round after round; each is made and warmed up before."""
+    """Makes and warms up every contender, then times all contenders by turns, round after round."""
     contenders, peaks = {}, {}
     for name, make in makers.items():
-        peak = machine.watch()
+        peak = machine.memory_meter()
         contenders[name] = make()
         machine.seconds(contenders[name], warm_up)
         peaks[name] = peak()

@@ -33,4 +33,4 @@ for epoch in range(EPOCHS):
     print(f"epoch {epoch + 1}: natural {accuracy['natural']:.1%}, PGD-20 {accuracy['pgd20']:.1%}")
 
 cut = fold.cut()
-print(f"{cut.sum()} samples cut, {(train.flipped[cut]).float().mean():.1%} of them with a wrong label")
+print(f"{cut.sum()} samples cut, {(train.wrong[cut]).float().mean():.1%} of them with a wrong label")

@@ -21,12 +21,13 @@ from typing import Any
 
 import torch
 from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
+from orat.curation.earlier import automatic
 from torch import Tensor
 
 import orat
 from orat.attacks import suite
 from orat.core.errors import InputError
-from orat.curation.find import remembered
+from orat.curation.find import saved_verdict
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import Method
@@ -102,7 +103,7 @@ def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Ro
         folder = arguments.runs / f"{arm}-{noise}-{rate}-{seed}-{run.id}"
         sitting = sitting_of(arguments, folder, run, arguments.data_dir)
         if arm == "oracle":
-            tell_truth(sitting, lambda job: job.parts.train.flipped)
+            tell_truth(sitting, lambda job: job.parts.train.wrong)
         yield cell, sitting
 
 
@@ -144,9 +145,12 @@ def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:
     for name in ("wrong", "error", "known"):
         row[name] = [record["state"][name] for record in history if name in record["state"]]
     state = folder.load_tensors("state")
-    flipped = parts.train.flipped
+    flipped = parts.train.wrong
     if "wrong" in state and flipped is not None:
-        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).suspicion, flipped)}
+        row |= {
+            "flipped": float(flipped.double().mean()),
+            "auc": area(saved_verdict(automatic(state), state["given"]).score, flipped),
+        }
         row |= {"auc_of_loss": area(state["mean_loss"], flipped), "histograms": histograms(state, flipped)}
     return row
 

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orat.evaluation.curves import BLUE, GRAY, ORANGE, RED
-from orat.noise.judge import KNOWING
+from orat.noise.judge import RELIABLE
 
 Row = dict[str, Any]
 NAMES = {
@@ -94,7 +94,7 @@ def estimates(rows: list[Row]) -> Figure:
     figure = Figure(figsize=(8, 3.8), dpi=150, layout="constrained")
     panel = figure.subplots()
     for row, color in zip(rows, (BLUE, RED, ORANGE, GRAY), strict=False):
-        known = [place for place, share in enumerate(row["known"]) if share >= KNOWING]
+        known = [place for place, share in enumerate(row["known"]) if share >= RELIABLE]
         epochs = [row["epochs"][place] for place in known]
         wrong, error = ([100 * row[name][place] for place in known] for name in ("wrong", "error"))
         name = "no noise" if row["noise"] == "none" else f"{row['noise']} {row['rate']:.0%}"

@@ -32,29 +32,25 @@ from typing import Any
 import torch
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
+from orat.training.held_out import check_folds, held_out_answers
 from timing import Machine
 from torch import Tensor
 
 import orat
 from orat.core.console import SILENT
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.core.losses import cross_entropy
-from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
-from orat.curation.find import remembered
-from orat.data.loader import on_device
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
-from orat.methods.automatic import Watch, cut_in, sparing
+from orat.methods.automatic import Watch, cut_in
 from orat.methods.base import State
-from orat.noise.judge import DOUBTED, KNOWING, judge
-from orat.noise.truth import area, found_outliers
+from orat.noise.judge import judge
+from orat.noise.truth import area, found_removed
 from orat.training.engine import engine_for
-from orat.training.held_out import check_folds, held_out_answers
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run
-from orat.training.scouts import Scouting, groups_of
-from orat.training.setup import build_model, cheaper
+from orat.training.setup import Scouting, build_model, cheaper, groups_of
 from orat.training.train import Job, open_job
 
 FIGURES = ("precision", "recall", "f1", "auc", "seconds", "steady")
@@ -106,9 +102,8 @@ Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # answers, labels -> 
 
 def orats(said: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
     """What automatic ORAT would cut, hearing this."""
-    verdict = judge(said, given)
-    cut = (verdict.wrong > DOUBTED) & (verdict.knowledge >= KNOWING)
-    return sparing(cut, verdict.suspicion, given, 1 - verdict.matrix.diagonal()), verdict.suspicion
+    verdict = judge(said.double().log_softmax(1), given)
+    return verdict.flagged(), verdict.score
 
 
 def cleanlabs(filter_by: str, said: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +132,7 @@ def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         with TemporaryDirectory() as folder:
             job = open_job(run, folder, arguments.data_dir, arguments.device, SILENT, arguments.engine)
             assert isinstance(job, Job)
-            if job.parts.train.flipped is None:
+            if job.parts.train.wrong is None:
                 raise SystemExit("it is not known which labels are wrong: give a noise, as in --kinds symmetric:0.4")
             for row in rows_of(job, arguments):
                 yield {"noise": noise, "rate": float(rate), "seed": seed, **row}
@@ -242,7 +237,7 @@ def epochs_of(
 ) -> Iterator[tuple[float, float, Tensor]]:
     """Of each epoch, the seconds of learning and of asking, and what was said."""
     data, others = (job.parts.train.take(part.nonzero().squeeze(1)) for part in (learned, asked))
-    data = on_device(data, job.device)
+    data = data.to(job.device)
     learner = Learner(job.run, build_model(job.run, job.parts.train).to(job.device), state.to(job.device))
     engine = engine_for(learner, data, SILENT, job.engine.name)
     said: list[Tensor] = []
@@ -277,7 +272,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
     state = {name: value.cpu() for name, value in job.learner.state.tensors().items()}
-    return figures(cut_in(state), remembered(state).suspicion, job.parts.train)
+    return figures(cut_in(state), saved_verdict(automatic(state), state["given"]).score, job.parts.train)
 
 
 def times(answers: Answers, after: float = 0.0) -> dict[str, float]:
@@ -288,11 +283,11 @@ def times(answers: Answers, after: float = 0.0) -> dict[str, float]:
 
 def figures(cut: Tensor, score: Tensor, train: Dataset) -> dict[str, Any]:
     """How rightly was cut and ranked."""
-    assert train.flipped is not None
-    found = found_outliers(cut, train)
-    both = int(cut.sum()) + int(train.flipped.sum())
-    f1 = 2 * int((cut & train.flipped).sum()) / both if both else None
-    return {**found, "f1": f1, "auc": area(score, train.flipped)}
+    assert train.wrong is not None
+    found = found_removed(cut, train.wrong)
+    both = int(cut.sum()) + int(train.wrong.sum())
+    f1 = 2 * int((cut & train.wrong).sum()) / both if both else None
+    return {**found, "f1": f1, "auc": area(score, train.wrong)}
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:

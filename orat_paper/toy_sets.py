@@ -1,8 +1,8 @@
-"""The sets of points in the plane on which the paper shows what outliers do (Hu et al., 2023, Figure 1, appendix).
+"""The points in the plane on which the paper shows the effect of outliers (Hu et al., 2023, Figure 1, appendix).
 
-The paper gives numbers of points, of classes and of outliers, but no means or variances: those here are ours, picked
-among 4 to 7 tries a set while looking at how trainings came out, so they illustrate ORAT and are no evidence for it.
-The Gaussians are cut at 2.5 deviations, so that without its outliers each set keeps a margin well above 2 eps = 0.02.
+The paper gives the numbers of points, classes and outliers, but no means or variances. Ours were picked among 4 to 7
+tries a set, with a look at the trained networks, so the sets illustrate ORAT and are no evidence for it. The Gaussians
+are cut at 2.5 deviations: without its outliers, every set keeps a margin well above 2 eps = 0.02.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Gaussian of one class: where it lies and how many training points it has."""
+    """A Gaussian of one class with its number of training points."""
 
     label: int
     mean: tuple[float, float]
@@ -41,7 +41,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A point inside the clusters of one class that carries the label of the other."""
+    """A point inside the clusters of one class with the label of the other class."""
 
     label: int
     point: tuple[float, float]
@@ -56,7 +56,7 @@ class Toy:
 
 
 TOYS = {
-    # Three clusters in a row: without the small one on the right a single line would do.
+    # Three clusters in a row; without the small one on the right, one line separates the classes.
     "toy-balanced": Toy(
         clusters=(
             Cluster(BLUE, mean=(0.25, 0.50), std=(0.05, 0.05), n=79),
@@ -86,12 +86,12 @@ TOYS = {
 
 
 def read(name: str) -> Splits:
-    """The 200 training points with their outliers, and 1,000 clean test points from the same clusters."""
+    """The 200 training points with their outliers, and 1,000 clean test points of the same clusters."""
     if name not in TOYS:
         raise unknown("toy set", name, TOYS)
     toy = TOYS[name]
     generator = torch.Generator().manual_seed(SEED)
-    points = [_draw(cluster, cluster.n, generator) for cluster in toy.clusters]
+    points = [drawn(cluster, cluster.n, generator) for cluster in toy.clusters]
     true = [torch.full((cluster.n,), cluster.label) for cluster in toy.clusters]
     outliers = torch.tensor([outlier.point for outlier in toy.outliers])
     given = torch.tensor([outlier.label for outlier in toy.outliers])
@@ -99,27 +99,31 @@ def read(name: str) -> Splits:
         images=torch.cat([*points, outliers]),
         labels=torch.cat([*true, given]),
         classes=CLASSES,
-        true_labels=torch.cat([*true, 1 - given]),
+        truth=torch.cat([*true, 1 - given]),
     )
-    return Splits(train=train, test=_test(toy, generator))
+    return Splits(train=train, test=test_points(toy, generator))
 
 
-def _test(toy: Toy, generator: torch.Generator) -> Dataset:
+def test_points(toy: Toy, generator: torch.Generator) -> Dataset:
+    """The clean test points, drawn from the clusters by their sizes."""
     weights = torch.tensor([float(cluster.n) for cluster in toy.clusters])
     chosen = torch.multinomial(weights, TEST_POINTS, replacement=True, generator=generator)
     counts = chosen.bincount(minlength=len(toy.clusters)).tolist()
     parts = list(zip(toy.clusters, counts, strict=True))
     labels = torch.cat([torch.full((n,), cluster.label) for cluster, n in parts])
-    points = torch.cat([_draw(cluster, n, generator) for cluster, n in parts])
-    return Dataset(images=points, labels=labels, classes=CLASSES, true_labels=labels)
+    points = torch.cat([drawn(cluster, n, generator) for cluster, n in parts])
+    return Dataset(images=points, labels=labels, classes=CLASSES, truth=labels)
 
 
-def _draw(cluster: Cluster, n: int, generator: torch.Generator) -> Tensor:
+def drawn(cluster: Cluster, n: int, generator: torch.Generator) -> Tensor:
+    """Points of a cluster, (n, 2)."""
     normal = torch.nn.init.trunc_normal_(torch.empty(n, 2), a=-CUT, b=CUT, generator=generator)
     return torch.tensor(cluster.mean) + torch.tensor(cluster.std) * normal
 
 
-def _plugin(name: str, **defaults: Any) -> Plugin:
+def plugin(name: str, **defaults: Any) -> Plugin:
+    """The data set of this name with its defaults for runs."""
+
     def read_points(rest: str, data_dir: Path | None, image_size: tuple[int, int] | None) -> Splits:
         if image_size is not None:
             height, width = image_size
@@ -129,6 +133,6 @@ def _plugin(name: str, **defaults: Any) -> Plugin:
     return Plugin(read_points, DEFAULTS | defaults)
 
 
-BALANCED = _plugin("toy-balanced", model="mlp-3", epochs=3000, lr=0.02)
-IMBALANCED = _plugin("toy-imbalanced", model="mlp-20-20-20", epochs=100_000, lr=0.02)
-IMBALANCED_2 = _plugin("toy-imbalanced-2", model="mlp-64", epochs=100_000, lr=0.1)
+BALANCED = plugin("toy-balanced", model="mlp-3", epochs=3000, lr=0.02)
+IMBALANCED = plugin("toy-imbalanced", model="mlp-20-20-20", epochs=100_000, lr=0.02)
+IMBALANCED_2 = plugin("toy-imbalanced-2", model="mlp-64", epochs=100_000, lr=0.1)

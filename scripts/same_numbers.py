@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ import numpy as np
 TIME_LIMIT = 300.0  # seconds that one process may take
 POLL = 0.002  # seconds between two looks at a run's folder
 INTO_EPOCH = 0.02  # seconds after an epoch's record until the process is held, so that a checkpoint of it is over
-HELD = 2.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
+HELD = 1.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
+HELD_LONG = 6.0  # where it has saved before: the longer that takes on a busy machine, the less often it is done
+ATTEMPTS = 2  # to kill a run where it is meant to be
 
 # Words of the arguments below -> words of a checkout that is recorded with `--spelling new`.
 RENAMED = {
@@ -49,7 +52,7 @@ FIELDS = (
 DATA = {
     "gray.npz": ((12, 12), 360, 60),
     "color.npz": ((3, 12, 12), 360, 60),
-    "large.npz": ((16, 16), 240, 60),  # enough for LeNet
+    "large.npz": ((16, 16), 360, 60),  # enough for LeNet
     "few.npz": ((8, 8), 90, 18),  # for ResNet-18
 }
 CLASSES = 3
@@ -57,7 +60,7 @@ CLASSES = 3
 # What all rows share; a flag that a row gives again is the row's.
 SHARED = """
     --data gray.npz --model demo_cnn --noise symmetric --noise-rate 0.3 --validation 0.1 --epochs 4 --batch-size 32
-    --lr 0.05 --milestones 4 --warmup 0 --augment none --weight-decay 2e-4 --eps 0.1 --attack-steps 3 --device cpu
+    --lr 0.05 --milestones 4 --warmup 0 --augment none --weight-decay 2e-4 --eps 0.05 --attack-steps 3 --device cpu
 """
 
 
@@ -89,13 +92,15 @@ def killed(name: str, arguments: str, *points: tuple[Kill, ...]) -> list[Row]:
 
 SCOUTS = "--method orat --scout-model quick_cnn --scout-epochs 6"
 LONG = "--attack-steps 10 --epochs 6"
-LENET = "--data large.npz --model lenet --batch-size 48"
+SAMPLE = "--data sample --noise asymmetric --method orat --m 0.2 --burn-in 0 --batch-size 128 --epochs 1"
+SMALL = "--method orat --model small_cnn --scout-epochs 4 --epochs 2"
+LENET = "--data large.npz --model lenet --lr 0.1"
 CHOSEN = {
     "at": "--method at",
     "orat m": "--method orat --m 0.2",
     "orat minmax": "--method orat --m 0.2 --solver minmax",
     "orat automatic": SCOUTS,
-    "raa": "--method raa --burn-in 1",
+    "raa": "--method raa --burn-in 2",
     "mail": "--method mail --burn-in 1",
 }
 
@@ -114,8 +119,8 @@ ROWS = [
     Row("wmmr", "--method wmmr"),
     Row("wmmr plain attack", "--method wmmr --weighted-attack no"),
     Row("wmmr detached", "--method wmmr --detach-weights yes"),
-    Row("raa", "--method raa --burn-in 1"),
-    Row("raa persistent", "--method raa --burn-in 1 --persistent yes --confidence 0.5"),
+    Row("raa", "--method raa --burn-in 2"),
+    Row("raa persistent", "--method raa --burn-in 2 --persistent yes --confidence 0.4"),
     Row("burn-in by itself", "--method raa --epochs 5"),
     Row("aorr", "--method aorr --m 0.2"),
     # forms of orat that are told m
@@ -129,11 +134,12 @@ ROWS = [
     Row("orat automatic default", "--method orat --epochs 8 --lr 0.1"),
     Row("orat automatic quick scouts", SCOUTS),
     Row("orat automatic own scouts", "--method orat --scout-model demo_cnn --scout-epochs 16"),
-    Row("orat automatic small_cnn", "--method orat --model small_cnn --scout-epochs 4 --data large.npz --epochs 2"),
+    Row("orat automatic small_cnn", SMALL),
+    Row("orat automatic small_cnn, plain", f"{SMALL} --engine plain"),
     Row("orat automatic lenet", f"--method orat {LENET} --scout-model lenet --scout-epochs 8"),
-    Row("orat automatic lenet, quick scouts", f"--method orat {LENET} --scout-epochs 6"),
+    Row("orat automatic lenet, quick scouts", f"--method orat {LENET} --scout-model quick_cnn --scout-epochs 4"),
     Row("orat automatic options", f"{SCOUTS} --confidence 1 --memory 0.5 --burn-in 7"),
-    Row("orat automatic crop-flip", f"{SCOUTS} --data color.npz --augment crop-flip"),
+    Row("orat automatic crop-flip", f"{SCOUTS} --data color.npz --augment crop-flip --lr 0.1"),
     Row("orat score scout", f"{SCOUTS} --score scout"),
     Row("orat score scout m", f"{SCOUTS} --score scout --m 0.2"),
     Row("orat score natural", "--method orat --score natural --epochs 6"),
@@ -150,25 +156,31 @@ ROWS = [
     # attacks, schedules and images
     Row("l2", "--method at --norm l2 --eps 0.5"),
     Row("l1", "--method at --norm l1 --eps 4"),
+    Row("linf that breaks much", "--method st --eps 0.15"),
+    Row("l2 that breaks much", "--method st --norm l2 --eps 1.5"),
+    Row("l1 that breaks much", "--method st --norm l1 --eps 24"),
     Row("attack warm-up", "--method at --attack-warmup 2.5"),
     Row("warm-up", "--method at --warmup 1.5"),
     Row("milestones", "--method at --milestones 2,3"),
     Row("schedule by itself", "--method orat --m 0.2 --warmup 1.5 --attack-warmup 2 --milestones 2,4 --epochs 5"),
     Row("normalize", "--method orat --m 0.2 --normalize yes"),
-    Row("crop-flip", "--method at --data color.npz --augment crop-flip"),
+    Row("crop-flip", "--method at --data color.npz --augment crop-flip --lr 0.1"),
     Row("flip", "--method orat --m 0.2 --data color.npz --augment flip --normalize yes"),
     Row("attack in train mode", "--method at --attack-mode train --model small_cnn --epochs 2"),
     Row("attack from the image", "--method at --attack-start none"),
     Row("attack from gaussian", "--method at --attack-start gaussian"),
     Row("seeds", "--method at --seed 3 --noise-seed 5"),
     Row("no validation", "--method at --validation 0"),
-    Row("asymmetric", "--method orat --m 0.2 --noise asymmetric"),
-    Row("asymmetric-authors", "--method orat --m 0.2 --noise asymmetric-authors"),
+    Row("asymmetric", SAMPLE),
+    Row("labels of a file", "--method orat --m 0.2 --noise none --noise-rate 0 --labels labels.npy"),
     Row("instance", "--method orat --m 0.2 --noise instance"),
     # networks
     Row("lenet", f"--method at {LENET}"),
+    Row("lenet, plain", f"--method at {LENET} --engine plain"),
     Row("lenet mixed", f"--method orat --m 0.2 {LENET} --precision mixed"),
     Row("small_cnn", "--method at --model small_cnn --epochs 2"),
+    Row("small_cnn, plain", "--method at --model small_cnn --epochs 2 --engine plain"),
+    Row("small_cnn mixed", "--method at --model small_cnn --epochs 2 --precision mixed"),
     Row("small_cnn orat", "--method orat --m 0.2 --model small_cnn --epochs 3 --precision mixed"),
     Row("resnet18", "--method at --model resnet18 --epochs 1 --data few.npz --attack-steps 2"),
     Row("mlp-8", "--method orat --m 0.2 --model mlp-8"),
@@ -180,7 +192,7 @@ ROWS = [
     *killed("at", f"--method at {LONG}", (Kill(3),), (Kill(2, 2),)),
     *killed("orat rank", f"--method orat --m 0.2 {LONG}", (Kill(2),), (Kill(3, 1),)),
     *killed("orat minmax", f"--method orat --m 0.2 --solver minmax {LONG}", (Kill(3, 1),)),
-    *killed("raa", f"--method raa --burn-in 1 {LONG}", (Kill(3, 1),)),
+    *killed("raa", f"--method raa --burn-in 2 {LONG}", (Kill(3, 1),)),
     *killed(
         "orat automatic", f"{SCOUTS} {LONG}",
         (Kill(2),), (Kill(3, 2),), (Kill(6),), (Kill(7),), (Kill(9, 1),), (Kill(4), Kill(8)),
@@ -206,36 +218,42 @@ class Recorder:
         """Refuses a checkout that is not what `import orat` finds."""
         where = [sys.executable, "-c", "import orat; print(orat.__file__)"]
         done = subprocess.run(where, env=self.environment(), cwd=self.folder, capture_output=True, text=True)
-        if done.returncode or not Path(done.stdout.strip()).is_relative_to(self.checkout):
+        if done.returncode or Path(done.stdout.strip()).parents[1] != self.checkout:
             raise SystemExit(f"`import orat` is {done.stdout or done.stderr}, not in {self.checkout}")
 
     def record(self, number: int, row: Row) -> dict[str, Any]:
-        """What a row gives: its numbers, or why there are none."""
-        started = time.monotonic()
-        out = f"{number:03d}"
+        """What a row gives: its numbers, or why there are none; once more if it was not killed where it was to be."""
+        started, found = time.monotonic(), {}
+        for attempt in range(ATTEMPTS):
+            found = self.attempt(f"{number:03d}-{attempt}", row)
+            if all(sitting["where_meant"] for sitting in found["sittings"]):
+                break
+        return found | {"seconds": round(time.monotonic() - started, 1)}
+
+    def attempt(self, out: str, row: Row) -> dict[str, Any]:
+        """What a row gives in this folder."""
         words = f"--out {out} {SHARED} {row.arguments}"
         if self.spelling == "new":
             for old, new in RENAMED.items():
                 words = re.sub(rf"(?<!\S){re.escape(old)}(?!\S)", new, words)
         command = [sys.executable, "-m", "orat", "train", *words.split()]
-        sittings = []
+        sittings: list[dict[str, Any]] = []
+        said: list[str] = []
         try:
             for kill in row.kills:
-                sittings.append(self.kill(command, self.folder / out, kill))
-                if not sittings[-1]["killed"]:
+                sitting, text = self.kill(command, self.folder / out, kill)
+                sittings.append(sitting)
+                said.append(text)
+                if not sitting["killed"]:
                     break
-            said = self.finish(command)
+            said.append(self.finish(command))
             found = numbers(self.folder / out)
         except (OSError, ValueError, KeyError, RuntimeError, subprocess.TimeoutExpired) as error:
-            found, said = {"error": f"{type(error).__name__}: {error}"}, ""
-        if row.kills:
-            at = [*(sitting.pop("said") for sitting in sittings[1:]), said]
-            for sitting, text in zip(sittings, at, strict=True):
-                resumed = re.search(r"going on from (.+)", text)
-                sitting["went_on_from"] = resumed[1] if resumed else None
-                sitting.pop("said", None)
-            found["sittings"] = sittings
-        return found | {"seconds": round(time.monotonic() - started, 1)}
+            found = {"error": f"{type(error).__name__}: {error}"}
+        for sitting, text in zip(sittings, said[1:], strict=False):
+            resumed = re.search(r"going on from (.+)", text)
+            sitting["went_on_from"] = resumed[1] if resumed else None
+        return found | {"sittings": sittings}
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
         """The command as a process."""
@@ -255,26 +273,36 @@ class Recorder:
             raise RuntimeError(f"exit status {process.returncode}: {(said.strip().splitlines() or [''])[-1]}")
         return said
 
-    def kill(self, command: list[str], out: Path, kill: Kill) -> dict[str, Any]:
-        """The command until it is killed: held before an epoch for so long that this is saved, and let go until then.
+    def kill(self, command: list[str], out: Path, kill: Kill) -> tuple[dict[str, Any], str]:
+        """The command until it is killed, what is left then, and what it said.
 
-        Checkpoints follow the clock, which goes on while the process is held. So runs need not be slow.
+        It is held before an epoch for so long that the end of this is saved, and let go until then: checkpoints follow
+        the clock, which goes on meanwhile, so that runs need not be slow.
         """
-        process = self.start(command)
+        first, process = checkpoints(out), self.start(command)
+        saved, reached = 0, False
         try:
-            if wait(process, lambda: records(out) >= kill.epoch - 1):
-                time.sleep(INTO_EPOCH)
-                process.send_signal(signal.SIGSTOP)
-                before = checkpoints(out)
-                time.sleep(HELD)
-                process.send_signal(signal.SIGCONT)
-                target = kill.epoch + kill.later
-                wait(process, lambda: records(out) >= target and checkpoints(out) != before)
+            while saved < kill.epoch and wait(process, lambda: records(out) >= kill.epoch - 1):
+                saved = hold(process, out, HELD if checkpoints(out) == first else HELD_LONG)
+            reached = wait(process, lambda: records(out) >= saved + kill.later)
         finally:
             process.send_signal(signal.SIGKILL)
             said = process.communicate()[1]
-        happened = process.returncode == -signal.SIGKILL and not (out / "result.json").is_file()
-        return {"killed": happened, "epochs": records(out), "saved": sorted(checkpoints(out)), "said": said}
+        happened = reached and process.returncode == -signal.SIGKILL and not (out / "result.json").is_file()
+        epochs = records(out)
+        meant = happened and (saved, epochs) == (kill.epoch, kill.epoch + kill.later)
+        return {"killed": happened, "where_meant": meant, "epochs": epochs, "saved_after": saved}, said
+
+
+def hold(process: subprocess.Popen[str], out: Path, seconds: float) -> int:
+    """Holds a process within an epoch, then lets it go; after how many epochs it saved, if that was the next or so."""
+    time.sleep(INTO_EPOCH)
+    process.send_signal(signal.SIGSTOP)
+    before, done = checkpoints(out), records(out)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGCONT)
+    wait(process, lambda: checkpoints(out) != before or records(out) > done + 1)
+    return records(out) if checkpoints(out) != before else 0
 
 
 def wait(process: subprocess.Popen[str], until: Callable[[], bool]) -> bool:
@@ -296,7 +324,11 @@ def records(out: Path) -> int:
 
 def checkpoints(out: Path) -> dict[str, int]:
     """The files to go on from, and when each was written."""
-    return {file.name: file.stat().st_mtime_ns for file in out.glob("[!.]*.pt")}
+    times = {}
+    for file in out.glob("[!.]*.pt"):
+        with suppress(FileNotFoundError):  # a run that ends removes them
+            times[file.name] = file.stat().st_mtime_ns
+    return times
 
 
 def numbers(out: Path) -> dict[str, Any]:
@@ -339,18 +371,20 @@ def hash_of(file: Path) -> str | None:
 
 
 def make_data(folder: Path) -> None:
-    """Images whose class is where a bright stripe is, under much noise."""
+    """Images whose class is where a bright stripe is, under much noise, and a file with other labels."""
     for name, (shape, train, test) in DATA.items():
         generator = np.random.default_rng(0)
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for part, n in (("train", train), ("test", test)):
             labels = np.arange(n) % CLASSES
-            images = generator.integers(0, 150, (n, *shape), dtype=np.uint8)
+            images = generator.integers(0, 130, (n, *shape), dtype=np.uint8)
             rows = shape[-2] // CLASSES
             for image, label in zip(images, labels, strict=True):
-                image[..., rows * label : rows * (label + 1), :] += 80
+                image[..., rows * label : rows * (label + 1), :] += 100
             arrays |= {f"x_{part}": images, f"y_{part}": labels}
         np.savez(folder / name, **arrays)
+    labels = np.arange(DATA["gray.npz"][1]) % CLASSES
+    np.save(folder / "labels.npy", np.where(np.arange(len(labels)) % 4 == 0, (labels + 1) % CLASSES, labels))
 
 
 def twin_of(row: Row) -> Row:
@@ -378,7 +412,7 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
             for future in as_completed(futures):
                 name = futures[future].name
                 found[name] = future.result()
-                outcome = found[name].get("error") or "; ".join(map(words_of, found[name].get("sittings", [])))
+                outcome = found[name].get("error") or "; ".join(map(words_of, found[name]["sittings"]))
                 print(f"{len(found):3d}/{len(rows)}  {found[name]['seconds']:5.1f} s  {name}  {outcome}", flush=True)
     for row in rows:
         if row.kills and "error" not in found[row.name]:
@@ -389,15 +423,19 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
     for name, words in troubles.items():
         print(f"TROUBLE  {name}: {words}")
     resumed = sum(bool(row.kills) for row in rows)
+    elsewhere = sum(not all(sitting["where_meant"] for sitting in found[row.name]["sittings"]) for row in rows)
     seconds = time.monotonic() - started
-    print(f"{len(rows)} runs, {resumed} of them killed, {len(troubles)} with trouble, {seconds:.0f} s: {out}")
+    print(
+        f"{len(rows)} runs, {resumed} of them killed, {elsewhere} not where meant, {len(troubles)} with trouble, {seconds:.0f} s"
+    )
     return int(bool(troubles))
 
 
 def words_of(sitting: dict[str, Any]) -> str:
     """How far a run was when it was killed, and from where it went on."""
     done = f"killed after {sitting['epochs']} epochs" if sitting["killed"] else "NOT killed"
-    return f"{done}, went on from {sitting['went_on_from']}"
+    done += "" if sitting["where_meant"] or not sitting["killed"] else " (not where meant)"
+    return f"{done}, went on from {sitting.get('went_on_from')}"
 
 
 def compared_with_twin(row: dict[str, Any], twin: dict[str, Any]) -> dict[str, Any]:
@@ -433,7 +471,10 @@ def difference(old: Any, new: Any, path: str) -> str | None:
     elif isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         parts = (difference(old[name], new[name], f"{path}.{name}") for name in old)
     else:
-        same = type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        single = path.startswith("estimates") and isinstance(old, float) and isinstance(new, float)
+        same = (
+            old == float(np.float32(new)) if single else type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        )
         return None if same else f"{path}: {shown(old)} -> {shown(new)}"
     return next(filter(None, parts), None)
 

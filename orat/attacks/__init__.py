@@ -1,6 +1,6 @@
 """Attacks: `pgd` is the one projected-gradient core, `suite` has all by name."""
 
-from orat.attacks.adversary import Sight, TrainingAttack
+from orat.attacks.adversary import Adversary, Sight
 from orat.attacks.apgd import APGD
 from orat.attacks.autoattack import AutoAttack
 from orat.attacks.carlini_wagner import CarliniWagner
@@ -9,4 +9,4 @@ from orat.attacks.pgd import PGD, Attack
 from orat.attacks.square import Square
 from orat.attacks.suite import suite
 
-__all__ = ["APGD", "FAB", "PGD", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "TrainingAttack", "suite"]
+__all__ = ["APGD", "FAB", "PGD", "Adversary", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "suite"]

@@ -1,4 +1,4 @@
-"""The attack of a training, as a method sees it: the images after it, and what was seen on the way."""
+"""The training attack of one step, bound to the network and to its randomness."""
 
 from __future__ import annotations
 
@@ -12,69 +12,70 @@ from torch import Generator, Tensor, nn
 
 from orat.attacks.pgd import PGD, check_images, frozen, gradient_at
 from orat.core.losses import cross_entropy
-from orat.core.types import Batch, Images, Labels, Logits
+from orat.core.types import Images, Labels, Logits
 
 
 @runtime_checkable
 class Sight(Protocol):
-    """A quicker way to see what the network says in evaluation mode, and to move, that an attack may take instead."""
+    """A quicker form of the network in evaluation mode, for attacks to search on."""
 
-    stale: bool  # whether the network has learned since it was last looked at
+    stale: bool  # whether the network has changed since the last refresh
 
     def logits(self, x: Tensor) -> Tensor:
-        """What the network says of these images."""
+        """The logits of a batch."""
         ...
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """The gradient of the cross-entropy of each image."""
+        """The gradient of the cross-entropy of each sample."""
         ...
 
     @property
     def move(self) -> Callable[..., Tensor]:
-        """What does as `moved` does."""
+        """One projected step, as `moved`."""
         ...
 
 
 @dataclass(frozen=True)
-class TrainingAttack:
-    """Projected gradient ascent, with the randomness it draws from."""
+class Adversary:
+    """Projected gradient ascent against one network, with its generator."""
 
     pgd: PGD
+    model: nn.Module
     generator: Generator
     sight: Sight | None = None
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Images:
-        """The batch's images, attacked by their cross-entropy."""
+    def __call__(self, x: Images, y: Labels) -> Images:
+        """The inputs after an attack on their cross-entropy."""
         if self.sight is None:
-            return self.pgd(model, batch.x, batch.y, self.generator)
+            return self.pgd(self.model, x, y, self.generator)
         gradient = self.sight.gradient
-        return self.pgd.climb(lambda adv: gradient(adv, batch.y), batch.x, self.generator, self.sight.move)
+        return self.pgd.climb(lambda adv: gradient(adv, y), x, self.generator, self.sight.move)
 
-    def maximize(self, model: nn.Module, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
-        """The images x moved so that an objective of the logits grows: one number a sample."""
+    def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
+        """The inputs after an attack on an objective of the logits, one number a sample."""
         if self.sight is not None:
             logits = self.sight.logits
             uphill = partial(gradient_at, lambda adv: objective(logits(adv)))
             return self.pgd.climb(uphill, x, self.generator, self.sight.move)
         check_images(x)
-        with frozen(model, self.pgd.mode):
-            return self.pgd.maximize(lambda adv: objective(model(adv)), x, self.generator)
+        with frozen(self.model, self.pgd.mode):
+            return self.pgd.maximize(lambda adv: objective(self.model(adv)), x, self.generator)
 
-    def traced(self, model: nn.Module, x: Images, y: Labels) -> tuple[Images, Tensor]:
-        """The images x attacked against y, and the logits of each iterate before its step: (steps, n, classes)."""
+    def traced(self, x: Images, y: Labels) -> tuple[Images, Tensor]:
+        """The attacked inputs, and the logits of each iterate before its step: (steps, n, classes)."""
         iterates = []
 
         def objective(logits: Tensor) -> Tensor:
             iterates.append(logits.detach())
             return cross_entropy(logits, y)
 
-        return self.maximize(model, x, objective), torch.stack(iterates)
+        return self.maximize(x, objective), torch.stack(iterates)
 
-    def view(self, model: nn.Module, x: Images) -> Logits:
-        """What the model says of x as the attack sees it: in the attack's mode, without a graph."""
+    def logits(self, x: Images) -> Logits:
+        """The logits of a batch in the attack's mode, without a graph."""
         with torch.no_grad():
             if self.sight is not None:
                 return self.sight.logits(x)
-            with frozen(model, self.pgd.mode):
-                logits: Tensor = model(x)
+            with frozen(self.model, self.pgd.mode):
+                logits: Tensor = self.model(x)
                 return logits

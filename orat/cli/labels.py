@@ -15,7 +15,7 @@ from orat.core.errors import InputError, unknown
 from orat.core.numbers import number, whole
 
 if TYPE_CHECKING:
-    from orat.curation.find import Suspects
+    from orat.curation.find import LabelIssues
 
 FORMATS = ("csv", "parquet")
 PRINTED = 10  # samples
@@ -28,7 +28,9 @@ def add(commands: Any) -> None:
     text = "find the training labels of a finished run that are probably wrong: tables and a page of images"
     one = add_command(below, "find", find, text)
     one.add_argument("run", metavar="RUN", help="the run's folder")
-    one.add_argument("--out", metavar="DIR", help="folder of tables and page (default: outliers in the run's folder)")
+    one.add_argument(
+        "--out", metavar="DIR", help="folder of tables and page (default: label-issues in the run's folder)"
+    )
     one.add_argument("--top", default="100", metavar="N", help="images on the page (default: 100)")
     one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
     add_judging(one)
@@ -45,8 +47,8 @@ def add(commands: Any) -> None:
         "--fix", default="drop", metavar="{drop,relabel}", help="drop or relabel the flagged samples (default: drop)"
     )
     one.add_argument(
-        "--threshold", default="0.5", metavar="P", help="flag a label that is wrong with more than this probability "
-        "(default: 0.5)",
+        "--threshold", metavar="P", help="flag a label that is wrong with more than this probability (default: the "
+        "labels that the run flagged)",
     )  # fmt: skip
     add_judging(one)
     add_places(one)
@@ -80,17 +82,18 @@ def find(arguments: Namespace) -> int:
         raise unknown("format", arguments.format, FORMATS)
     from orat.core.console import Display
     from orat.core.files import replace_file, require
-    from orat.curation.find import suspects, write_tables
+    from orat.curation.find import find_label_issues
     from orat.curation.page import page
+    from orat.curation.tables import write_tables
 
     if arguments.format == "parquet":
         require("pyarrow", "parquet", "a .parquet table")
-    out = Path(arguments.out) if arguments.out else Path(arguments.run) / "outliers"
+    out = Path(arguments.out) if arguments.out else Path(arguments.run) / "label-issues"
     if out.is_file():
         raise InputError(f"{out} is a file: give --out a folder")
-    found = suspects(arguments.run, arguments.data_dir, display=Display(), **judging)
+    found = find_label_issues(arguments.run, arguments.data_dir, display=Display(), **judging)
     out.mkdir(parents=True, exist_ok=True)
-    written = [*write_tables(found, out, arguments.format), out / "outliers.html"]
+    written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
     replace_file(written[-1], page(found, arguments.run, top).encode())
     if arguments.json:
         rows = list(islice(found, PRINTED))
@@ -101,9 +104,9 @@ def find(arguments: Namespace) -> int:
     return 0
 
 
-def print_found(title: str, found: Suspects) -> None:
+def print_found(title: str, found: LabelIssues) -> None:
     """Prints the estimate for each class, the most suspicious samples, and the totals."""
-    from orat.curation.find import headlines
+    from orat.curation.tables import headlines
 
     titles = {"class": "class", "given": "labels", "estimated_wrong": "wrong", "estimated_share": "share",
               "confused_with": "mostly", "issues": "flagged"}  # fmt: skip
@@ -126,10 +129,10 @@ def fix(arguments: Namespace) -> int:
     """Writes the training set, and prints the changes and the command that trains on it."""
     threshold, judging = read(arguments, "threshold", number), judging_of(arguments)
     from orat.core.console import Display
-    from orat.curation.fix import clean, train_command
+    from orat.curation.fix import fix_labels, train_command
 
     how, kind = arguments.how, arguments.fix
-    result = clean(arguments.run, arguments.out, how, kind, threshold, arguments.data_dir, Display(), **judging)
+    result = fix_labels(arguments.run, arguments.out, how, kind, threshold, arguments.data_dir, Display(), **judging)
     command = shlex.join(train_command(result, arguments.data_dir))
     if arguments.json:
         print_json(result | {"command": command})
@@ -140,13 +143,13 @@ def fix(arguments: Namespace) -> int:
 
 def print_changes(result: Mapping[str, Any], command: str) -> None:
     """Prints the changes by class, and the command that trains on the new training set."""
-    from orat.curation.find import JUDGES
+    from orat.curation.find import SOURCES
 
     moved = ("moved_out", "moved_in") if result["relabeled"] else ("dropped",)
     titles = {name: name.replace("_", " ") for name in ("class", "before", *moved, "after")}
     title = f"{result['dropped']:,} of {result['of']:,} samples dropped, {result['relabeled']:,} relabeled"
     print_table(plain_table(title, titles, result["classes"]))
-    say(JUDGES[result["judged_by"]])
+    say(SOURCES[result["judged_by"]])
     if result["not_judged"]:
         say(f"{result['not_judged']:,} samples without a prediction, because the run did not train on them, are kept.")
     less = ", with a lower --m, because fewer labels are wrong now" if "--m" in result["train"] else ""

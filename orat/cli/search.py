@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
     trials, seed = (read(arguments, name, whole) for name in ("trials", "search_seed"))
     at_once = at_once_of(arguments)
     from orat.core.console import Display
-    from orat.sweeps.search import Means, SearchPlan, carry_out, draw
+    from orat.sweeps.search import Execution, SearchPlan, carry_out
     from orat.sweeps.space import axes_of, doubts
 
     axes = axes_of(over)
@@ -58,11 +58,12 @@ def run(arguments: Namespace) -> int:
             given = f"{flag(axis.field)} {arguments.texts[axis.field]}"
             raise InputError(f"both {given} and --over {axis.field}: give one of them")
     plan = SearchPlan(arguments.texts, axes, arguments.by, trials, seed)
-    means = Means(arguments.data_dir, arguments.device, Display(not arguments.quiet), arguments.engine, at_once)
+    execution = Execution(arguments.data_dir, arguments.device, Display(not arguments.quiet), arguments.engine, at_once)
     out = Path(arguments.out)
-    rows = carry_out(plan, out, means, arguments.show_test)
-    undrawn = draw(rows, plan, out)
-    warnings = [DOUBT, *(f"warning: {doubt}" for doubt in doubts(axes)), *([undrawn] if undrawn else [])]
+    rows = carry_out(plan, out, execution, arguments.show_test)
+    warnings = [DOUBT, *(f"warning: {doubt}" for doubt in doubts(axes))]
+    if not rows[0]["validation"]:
+        warnings.append("no run was finished")
     if arguments.json:
         print_json({"by": plan.by, "rows": rows, "out": str(out), "warnings": warnings})
     else:

@@ -42,7 +42,8 @@ def train_one(arguments: Namespace) -> int:
     """Trains a run and prints its result."""
     wanted = run_from(arguments.texts)
     from orat.core.console import Display
-    from orat.training.train import default_folder, train
+    from orat.training.run_folder import default_folder
+    from orat.training.train import train
 
     out = Path(arguments.out) if arguments.out else default_folder(wanted)
     result = train(wanted, out, arguments.data_dir, arguments.device, Display(not arguments.quiet), arguments.engine)

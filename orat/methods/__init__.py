@@ -5,9 +5,10 @@ The classes are imported at their first use, because their modules import torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from orat.core.registry import Registry
 
 if TYPE_CHECKING:
     from orat.methods.aorr import AoRR
@@ -23,29 +24,8 @@ if TYPE_CHECKING:
     from orat.methods.wmmr import WMMR
 
 
-class Methods(Mapping[str, "type[Method]"]):
-    """Method classes by name, imported when they are asked for."""
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self.places = places
-
-    def __getitem__(self, name: str) -> type[Method]:
-        module, _, attribute = self.places[name].partition(":")
-        return getattr(import_module(module), attribute)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def name_of(self, cls: type) -> str:
-        """The name of a class; its import path, module:attribute, if it has no name."""
-        path = f"{cls.__module__}:{cls.__qualname__}"
-        return next((name for name, place in self.places.items() if place == path), path)
-
-
-METHODS = Methods(
+METHODS: Registry[type[Method]] = Registry(
+    "method",
     {
         "st": "orat.methods.st:ST",
         "at": "orat.methods.at:AT",
@@ -57,7 +37,7 @@ METHODS = Methods(
         "raa": "orat.methods.raa:RAA",
         "aorr": "orat.methods.aorr:AoRR",
         "orat": "orat.methods.orat:ORAT",
-    }
+    },
 )
 
 __all__ = [

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.nn import Module
-
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
-from orat.core.types import Batch, Scalar
-from orat.methods.base import State
+from orat.core.losses import cross_entropy
+from orat.core.types import Scalar
+from orat.methods.base import Step
 from orat.methods.ranked_range import Ranked
 
 
 @dataclass(frozen=True)
 class AoRR(Ranked):
-    """AoRR (Hu et al., 2020): the ranked range of the losses of the natural images."""
+    """AoRR (Hu et al., 2020): the ranked range of the losses of the natural inputs."""
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
-        """The ranked range, without an attack."""
-        return state(losses.cross_entropy(model(batch.x), batch.y), batch.index)
+    def loss(self, step: Step) -> Scalar:
+        """The ranked range without an attack."""
+        losses = cross_entropy(step.model(step.batch.x), step.batch.y)
+        return step.state(losses, step.batch.id)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.nn import Module
-
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
-from orat.core.types import Batch, Scalar
-from orat.methods.base import State, Steady
+from orat.core.losses import cross_entropy
+from orat.core.types import Scalar
+from orat.methods.base import Steady, Step
 
 
 @dataclass(frozen=True)
 class AT(Steady):
-    """Adversarial training (Madry et al., 2018): the mean cross-entropy of the attacked images."""
+    """Adversarial training (Madry et al., 2018): the mean cross-entropy of the attacked inputs."""
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, step: Step) -> Scalar:
         """The mean loss after the attack."""
-        adv = attack(model, batch)
-        return losses.cross_entropy(model(adv), batch.y).mean()
+        adv = step.adversary(step.batch.x, step.batch.y)
+        return cross_entropy(step.model(adv), step.batch.y).mean()

@@ -1,172 +1,90 @@
-"""What every training method is: a frozen value that turns a batch into one number, and the state that it starts."""
+"""What a training method is: a frozen value with a loss, and the state that the loss reads and writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
-from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core.errors import InputError
 from orat.core.options import burn_in_option, check_choices, check_numbers
-from orat.core.types import Batch, Scalar
+from orat.core.types import Batch, Labels, Scalar
 
-MNIST = ("mnist", "sample")  # data sets that a method's values for MNIST hold for
+MNIST = ("mnist", "sample")  # data sets with a method's defaults for MNIST
+WITHOUT_DROPS = 0.4  # share of the epochs in the plain form where the learning rate never drops, as on MNIST
 
 
 @dataclass(frozen=True)
-class Method:
-    """A training objective; its fields are its hyper-parameters, its flags and its JSON record."""
+class Decision:
+    """What a training removes and relabels; None stands for nothing."""
 
-    attack_start: ClassVar[str] = "uniform"  # where its authors start the attack
-    on_mnist: ClassVar[dict[str, Any]] = {}  # what fields left None are there
-    elsewhere: ClassVar[dict[str, Any]] = {}  # and on all other data
+    keep: Tensor | None = None  # (n,) bool: False for removed samples
+    labels: Labels | None = None  # (n,) the labels that are learned
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_numbers(self)
-
-    def filled(self, data: str) -> Self:
-        """The method with its defaults for this data set where nothing was said."""
-        defaults = self.on_mnist if data in MNIST else self.elsewhere
-        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
-
-    def start(self, setting: Setting) -> State:
-        """The state that a training in this setting begins with."""
-        return State()
-
-    def phase(self, state: Any, epoch: int) -> Hashable:
-        """What of the epoch the loss depends on: steps of one phase compute the same; to be safe, each epoch is one."""
-        return epoch
-
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: Any, epoch: int) -> Scalar:
-        """The number to minimize on this batch, with the state that `start` gave; epochs count from 1."""
-        raise NotImplementedError
+    def flagged(self, given: Labels) -> Tensor:
+        """The samples that are not learned with their given label, (n,) bool."""
+        flagged = torch.zeros_like(given, dtype=torch.bool)
+        if self.keep is not None:
+            flagged |= ~self.keep.to(given.device)
+        if self.labels is not None:
+            flagged |= self.labels.to(given.device) != given
+        return flagged
 
 
 @dataclass(frozen=True)
 class Scouts:
-    """Networks that may learn before the run's own does."""
+    """The scout networks whose cross-fitted predictions a method needs; None stands for the default."""
 
-    make: Callable[[int], Module]  # the first, the second
-    cost: float  # of an epoch in which two of them learn one half each and are asked about the other, of a run's own
-    quick: bool  # whether they are of the kind that learns at a high rate, and goes on for long
+    model: str | None = None
+    epochs: int | None = None
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method may want to know before the first step."""
+    """What a method may know before the first step."""
 
-    n: int  # samples that are trained on
-    total: int  # samples there were before some were held out for validation
+    n: int  # training samples
+    total: int  # training samples before some were held out for validation
     classes: int
     steps: int  # in an epoch
     epochs: int
-    milestones: tuple[int, ...] = ()  # epochs from which on the learning rate is lower
+    milestones: tuple[int, ...] = ()  # epochs with a drop of the learning rate
     attack_steps: int = 10
     attack_start: str = "uniform"
-    batch_size: int = 128
-    scouts: Callable[[str | None], Scouts] | None = None  # by the name of a network
-
-
-WITHOUT_DROPS = 0.4  # share of the epochs before the turn where the rate never drops, as the first drop on MNIST
-
-
-class Steady(Method):
-    """A method whose loss is the same in every epoch."""
-
-    def phase(self, state: Any, epoch: int) -> Hashable:
-        """There is only one."""
-        return None
-
-
-@dataclass(frozen=True)
-class Late(Method):
-    """A method that is its plain form for the first epochs."""
-
-    burn_in: int | None = burn_in_option("those before the first drop of the learning rate")
-
-    def start(self, setting: Setting) -> State:
-        """The epochs of the plain form."""
-        return BurnIn(self.plain_epochs(setting))
-
-    def phase(self, state: BurnIn, epoch: int) -> Hashable:
-        """Before the turn, and after it."""
-        return epoch <= state.burn_in
-
-    def plain_epochs(self, setting: Setting) -> int:
-        """How many epochs there are before the turn."""
-        return before_drops(setting) if self.burn_in is None else self.burn_in
-
-
-def before_drops(setting: Setting) -> int:
-    """The epochs before the first drop of the learning rate, or about where that is usual."""
-    drops = [epoch for epoch in setting.milestones if epoch <= setting.epochs]
-    return min(drops, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
-
-
-def check_counts(setting: Setting, method: str) -> None:
-    """Refuses an attack without steps for a method that counts the steps a sample withstands."""
-    if setting.attack_steps < 1:
-        raise InputError(f"attack_steps = 0: {method} counts the steps that a sample withstands, give 1 or more")
+    labels: Labels | None = None  # the given labels
+    predictions: Tensor | None = None  # cross-fitted log-probabilities (n, classes)
 
 
 class State(nn.Module):
-    """The state of a method that keeps none; others extend it."""
-
-    ahead: int = 0  # epochs before the first, in which only scouts learn
-    batch_size: int = 0  # in those
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scouts = nn.ModuleList()  # networks of its own that learn before the other
-        self.sees: list[nn.Module] = []  # how those are called; an engine may put in quicker forms
+    """What a method learns or remembers besides the network; part of every checkpoint."""
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Groups for the one optimizer; `decays` says whether the group follows the learning-rate schedule.
-
-        A group with `begins` has its own: from there up to its `peak`, and down to nothing at the first epoch.
-        """
+        """Parameter groups for the optimizer; `decays` says whether a group follows the learning-rate schedule."""
         return []
 
-    def scout(self, batch: Batch) -> Tensor:
-        """The number that scouts minimize on a batch, in the epochs before the first."""
-        raise NotImplementedError
-
-    def relabeled(self, batch: Batch) -> Batch:
-        """The batch with the labels to learn: as given."""
-        return batch
-
-    def watch(self, model: nn.Module, batch: Batch, attack: Any, logits: Tensor) -> None:
-        """Takes note of a batch whose attacked images gave these logits."""
-
     def describe(self) -> str:
-        """What the user should know of it before the first epoch."""
+        """A few words for the first line of a training."""
         return ""
 
     def end_epoch(self) -> dict[str, float]:
-        """Closes an epoch and returns the numbers worth a line in the history."""
+        """Closes an epoch and returns the numbers for its record."""
         return {}
 
     def warning(self) -> str | None:
-        """What the user should hear after this epoch, if anything."""
+        """A warning after an epoch, if there is one."""
         return None
 
-    def corrected(self) -> Tensor | None:
-        """The labels it trains with instead of the given ones, for a method that corrects any."""
-        return None
-
-    def cut(self) -> Tensor | None:
-        """Which training samples are left out as outliers, for a method that leaves any out."""
+    def decision(self) -> Decision | None:
+        """The samples that this training removes and relabels now; None for a method that does neither."""
         return None
 
     def tensors(self) -> dict[str, Tensor]:
-        """What to keep of it: less scouts, and less answers of the epoch under way, which are in its averages."""
-        tensors = {name: value for name, value in self.state_dict().items() if isinstance(value, Tensor)}
-        return {name: value for name, value in tensors.items() if not name.startswith(("scouts.", "latest"))}
+        """The tensors to keep after training."""
+        return {name: value for name, value in self.state_dict().items() if isinstance(value, Tensor)}
 
 
 class BurnIn(State):
@@ -177,5 +95,89 @@ class BurnIn(State):
         self.burn_in = burn_in
 
     def describe(self) -> str:
-        """From when on it does what it is for."""
+        """The length of the plain form."""
         return f"plain until epoch {self.burn_in}" if self.burn_in else ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a loss is computed from."""
+
+    model: nn.Module
+    batch: Batch
+    adversary: Adversary
+    state: Any  # the state that `start` gave
+    epoch: int  # from 1
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training objective; its fields are its hyper-parameters, its flags and its JSON record."""
+
+    attack_start: ClassVar[str] = "uniform"  # the authors' start of the training attack
+    on_mnist: ClassVar[dict[str, Any]] = {}  # defaults of fields that are None, on MNIST
+    elsewhere: ClassVar[dict[str, Any]] = {}  # the same on all other data
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_numbers(self)
+
+    def filled(self, data: str) -> Self:
+        """The method with its defaults for a data set."""
+        defaults = self.on_mnist if data in MNIST else self.elsewhere
+        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
+
+    def scouts(self) -> Scouts | None:
+        """The scout networks of a method that needs cross-fitted predictions."""
+        return None
+
+    def start(self, setting: Setting) -> State:
+        """The state at the beginning of a training."""
+        return State()
+
+    def phase(self, state: Any, epoch: int) -> Hashable:
+        """What the loss depends on besides tensors: steps of one phase run the same operations."""
+        return epoch
+
+    def loss(self, step: Step) -> Scalar:
+        """The number to minimize on a batch."""
+        raise NotImplementedError
+
+
+class Steady(Method):
+    """A method with the same loss in every epoch."""
+
+    def phase(self, state: Any, epoch: int) -> Hashable:
+        """One phase."""
+        return None
+
+
+@dataclass(frozen=True)
+class Late(Method):
+    """A method that takes its plain form in the first epochs."""
+
+    burn_in: int | None = burn_in_option("the epochs before the first drop of the learning rate")
+
+    def start(self, setting: Setting) -> State:
+        """The number of plain epochs."""
+        return BurnIn(self.plain_epochs(setting))
+
+    def phase(self, state: BurnIn, epoch: int) -> Hashable:
+        """Two phases: before and after the end of the plain form."""
+        return epoch <= state.burn_in
+
+    def plain_epochs(self, setting: Setting) -> int:
+        """The number of epochs in the plain form."""
+        return before_drops(setting) if self.burn_in is None else self.burn_in
+
+
+def before_drops(setting: Setting) -> int:
+    """The number of epochs before the first drop of the learning rate, or a usual share of all epochs."""
+    drops = [epoch for epoch in setting.milestones if epoch <= setting.epochs]
+    return min(drops, default=round(WITHOUT_DROPS * setting.epochs) + 1) - 1
+
+
+def check_counts(setting: Setting, method: str) -> None:
+    """Refuses an attack without steps for a method that counts the steps a sample withstands."""
+    if setting.attack_steps < 1:
+        raise InputError(f"attack_steps = 0: {method} counts the steps that a sample withstands, give 1 or more")

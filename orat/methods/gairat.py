@@ -6,40 +6,40 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
-from torch.nn import Module, functional
+from torch.nn import functional
 
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
+from orat.core.losses import cross_entropy, mean_one
 from orat.core.options import option
-from orat.core.types import Batch, PerSample, Scalar
-from orat.methods.base import BurnIn, Late, Setting, State, check_counts
+from orat.core.types import PerSample, Scalar
+from orat.methods.base import Late, Setting, State, Step, check_counts
 
 STEEPNESS = 5  # of the weight, from the authors' code
 
 
 @dataclass(frozen=True)
 class GAIRAT(Late):
-    """GAIRAT (Zhang et al., 2021): losses weigh more the fewer steps of the attack their sample withstands."""
+    """GAIRAT (Zhang et al., 2021): losses weighted more the fewer steps of the attack their sample withstands."""
 
     weight: Literal["tanh", "sigmoid", "discrete"] = option("tanh", "how the weight falls with the steps withstood")
     shift: float = option(-1.0, "lambda in the weight: where tanh and sigmoid fall; large is adversarial training")
 
     def start(self, setting: Setting) -> State:
-        """The epochs before the first weight."""
+        """The number of epochs before the first weight."""
         check_counts(setting, "gairat")
         return super().start(setting)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: BurnIn, epoch: int) -> Scalar:
+    def loss(self, step: Step) -> Scalar:
         """The weighted mean; weights have mean 1 in a batch and, made of counts, no gradient."""
-        adv, iterates = attack.traced(model, batch.x, batch.y)
-        each = losses.cross_entropy(model(adv), batch.y)
-        if epoch <= state.burn_in:
+        labels = step.batch.y
+        adv, iterates = step.adversary.traced(step.batch.x, labels)
+        each = cross_entropy(step.model(adv), labels)
+        if step.epoch <= step.state.burn_in:
             return each.mean()
-        withstood = (iterates.argmax(2) == batch.y).sum(0)
-        return (losses.mean_one(self.log_weights(withstood, len(iterates))) * each).mean()
+        withstood = (iterates.argmax(2) == labels).sum(0)
+        return (mean_one(self.log_weights(withstood, len(iterates))) * each).mean()
 
     def log_weights(self, withstood: Tensor, steps: int) -> PerSample:
-        """Logarithms of the weights, because samples that withstand all may weigh less than a float can hold."""
+        """Logarithms of the weights: a weight itself may be smaller than a float can hold."""
         if self.weight == "discrete":
             return ((steps + 1 - withstood) / (steps + 1)).log()
         half = max(steps // 2, 1)

@@ -5,25 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from torch.nn import Module, functional
+from torch.nn import functional
 
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
+from orat.core.losses import cross_entropy, divergence, mean_one, probability_margin
 from orat.core.options import option
-from orat.core.types import Batch, Logits, PerSample, Scalar
-from orat.methods.base import BurnIn, Late, Setting, State
+from orat.core.types import Labels, Logits, PerSample, Scalar
+from orat.methods.base import Late, Setting, State, Step
 from orat.methods.trades import check_start, natural_and_attacked
 
-AUTHORS: dict[str, dict[str, Any]] = {  # on CIFAR-10
-    "at": {"slope": 10.0, "bias": -0.5},
-    "trades": {"slope": 2.0, "bias": 0.0},
-}
-CONSTANT = 3  # that the authors' code multiplies its weights with
+AUTHORS: dict[str, dict[str, Any]] = {"at": {"slope": 10.0, "bias": -0.5}, "trades": {"slope": 2.0, "bias": 0.0}}
+CONSTANT = 3  # factor of the weights in the authors' code
 
 
 @dataclass(frozen=True)
 class MAIL(Late):
-    """MAIL (Wang et al., 2021): losses weigh more the smaller the margin of their attacked sample's label is."""
+    """MAIL (Wang et al., 2021): losses weighted more the smaller the margin of their attacked sample's label."""
 
     attack_start: ClassVar[str] = "gaussian"
 
@@ -34,29 +30,29 @@ class MAIL(Late):
     beta: float = option(5.0, "weight of the KL divergence", least=0)
 
     def filled(self, data: str) -> Self:
-        """The method with the authors' values for its form where nothing was said."""
+        """The method with the authors' values on CIFAR-10 for its form."""
         return replace(self, **{name: v for name, v in AUTHORS[self.form].items() if getattr(self, name) is None})
 
     def start(self, setting: Setting) -> State:
-        """The epochs before the first weight."""
+        """The number of epochs before the first weight."""
         if self.form == "trades":
             check_start(setting)
         return super().start(setting)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: BurnIn, epoch: int) -> Scalar:
+    def loss(self, step: Step) -> Scalar:
         """The weighted mean, or natural loss and weighted divergence; weights get no gradient."""
-        plain = epoch <= state.burn_in
+        plain, labels = step.epoch <= step.state.burn_in, step.batch.y
         if self.form == "at":
-            attacked = model(attack(model, batch))
-            each = losses.cross_entropy(attacked, batch.y)
-            return each.mean() if plain else (self.weights(attacked, batch) * each).mean()
-        natural, attacked = natural_and_attacked(model, batch, attack)
-        apart = losses.divergence(natural, attacked)
-        weighted = apart if plain else self.weights(attacked, batch) * apart
-        return (losses.cross_entropy(natural, batch.y) + self.beta * weighted).mean()
+            attacked = step.model(step.adversary(step.batch.x, labels))
+            each = cross_entropy(attacked, labels)
+            return each.mean() if plain else (self.weights(attacked, labels) * each).mean()
+        natural, attacked = natural_and_attacked(step)
+        apart = divergence(natural, attacked)
+        weighted = apart if plain else self.weights(attacked, labels) * apart
+        return (cross_entropy(natural, labels) + self.beta * weighted).mean()
 
-    def weights(self, attacked: Logits, batch: Batch) -> PerSample:
+    def weights(self, attacked: Logits, labels: Labels) -> PerSample:
         """A falling sigmoid of the margin of probabilities."""
-        margin = losses.probability_margin(attacked.detach(), batch.y)
+        margin = probability_margin(attacked.detach(), labels)
         log_weights = functional.logsigmoid(-self.slope * (margin - self.bias))
-        return losses.mean_one(log_weights) if self.scale == "batch" else CONSTANT * log_weights.exp()
+        return mean_one(log_weights) if self.scale == "batch" else CONSTANT * log_weights.exp()

@@ -3,64 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from torch.nn import Module
-
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
 from orat.core.errors import InputError
+from orat.core.losses import cross_entropy
 from orat.core.options import option
-from orat.core.types import Batch, Scalar
-from orat.methods import automatic as watching
-from orat.methods import ranked_range as ranking
-from orat.methods.base import Setting, State
-from orat.methods.ranked_range import Ranked, enough_epochs
-from orat.training.scouting import scouting_for
+from orat.core.types import Scalar
+from orat.methods.automatic import AutomaticRange
+from orat.methods.base import Scouts, Setting, State, Step
+from orat.methods.ranked_range import Ranked
 
 
 @dataclass(frozen=True)
 class ORAT(Ranked):
-    """ORAT (Hu et al., 2023): the ranked range of the losses of the attacked images; without m, labels are judged."""
+    """ORAT (Hu et al., 2023): the ranked range of the losses of the attacked inputs; without m, labels are judged."""
 
     finds_m: ClassVar[bool] = True
-    score: Literal["auto", "last", "adversarial", "natural", "scout", "both"] = option(
-        "auto", "what ranks: the last loss, or averaged answers; auto is last where m is given, else both"
+    confidence: float = option(0.9, "without m: least confidence to relabel a sample; 1: never", least=0.5, most=1)
+    scout_model: str | None = option(
+        None, "without m: the scout networks", unset="quick_cnn, or the run's if that is cheaper"
     )
-    measure: Literal["chance", "loss", "margin"] = option("chance", "of averaged answers, what ranks and is cut by")
-    memory: float = option(0.7, "weight of former epochs in the average of answers", least=0, most=0.99)
-    confidence: float = option(0.9, "chance to learn a cut sample as the class seen; 1: never", least=0.5, most=1)
-    scout_model: str | None = option(None, "network of the scouts", unset="quick_cnn, or the run's if it is cheaper")
-    scout_epochs: int | None = option(None, "epochs that scouts learn", least=1, unset="36 or 14, in 7 % of the work")
+    scout_epochs: int | None = option(
+        None, "without m: their epochs", least=1, unset="36 or 14, at most 7 % of the arithmetic"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.looks != "last" and (self.k != 1.0 or self.solver != "rank"):
-            raise InputError(f"k = {self.k}, solver = {self.solver}: score {self.looks} keeps small losses, by rank")
-        if self.looks == "last" and self.m is None:
-            raise InputError("m is not given, which score last needs: say --m 0.3, or leave --score out")
+        for name in ("k", "solver", "burn_in", "ramp") if self.m is None else ():
+            if getattr(self, name) != getattr(type(self), name):
+                raise InputError(f"{name} = {getattr(self, name)} without m: give m, such as 0.3, or leave {name} out")
 
-    @property
-    def looks(self) -> str:
-        """The score where nothing is said."""
-        return ("both" if self.m is None else "last") if self.score == "auto" else self.score
+    def scouts(self) -> Scouts | None:
+        """The scout networks of ORAT (automatic)."""
+        return Scouts(self.scout_model, self.scout_epochs) if self.m is None else None
 
     def start(self, setting: Setting) -> State:
-        """Ranks of last losses, or a watch on all labels."""
-        if self.looks == "last":
+        """The ranks of all losses, or a verdict on all labels."""
+        if self.m is not None:
             return super().start(setting)
-        scouting = scouting_for(setting, self.looks, self.scout_model, self.scout_epochs)
-        blind = 1 if scouting else enough_epochs(setting)
-        m = None if self.m is None else ranking.count(self.m, setting.n, setting.total)
-        sure = self.confidence if scouting and m is None else 1.0
-        rule = watching.Rule(self.measure, self.memory, blind if self.burn_in is None else self.burn_in, m, sure)
-        return watching.Watch(setting.n, setting.classes, self.looks, rule, scouting)
+        assert setting.predictions is not None
+        assert setting.labels is not None
+        return AutomaticRange(setting.predictions, setting.labels, self.confidence)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
-        """The ranked range after the attack; before the first epoch, what scouts learn."""
-        if epoch < 1:
-            return state.scout(batch)
-        learned = state.relabeled(batch)
-        logits = model(attack(model, learned))
-        state.watch(model, batch, attack, logits)
-        return state(losses.cross_entropy(logits, learned.y), batch.index)
+    def loss(self, step: Step) -> Scalar:
+        """The ranked range after the attack, of the labels that the state gives."""
+        labels = step.state.learned(step.batch)
+        logits = step.model(step.adversary(step.batch.x, labels))
+        step.state.observe(step.batch, logits)
+        return step.state(cross_entropy(logits, labels), step.batch.id)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.nn import Module
-
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
+from orat.core.losses import cross_entropy
 from orat.core.options import option
-from orat.core.types import Batch, Scalar
-from orat.methods import relabeling
-from orat.methods.base import Late, Setting, check_counts
+from orat.core.types import Scalar
+from orat.methods.base import Late, Setting, Step, check_counts
+from orat.methods.corrections import Corrections
 
 
 @dataclass(frozen=True)
@@ -22,17 +19,15 @@ class RAA(Late):
     confidence: float = option(0.0, "least probability of the class that takes its place", least=0, most=1)
     persistent: bool = option(False, "a correction stays until another one; else it is found anew each epoch")
 
-    def start(self, setting: Setting) -> relabeling.Corrections:
-        """The memory of what the last attack said of every label."""
+    def start(self, setting: Setting) -> Corrections:
+        """The memory of the last attack on every label."""
         check_counts(setting, "raa")
         burn_in = self.plain_epochs(setting)
-        return relabeling.Corrections(setting.n, burn_in, self.withstands, self.confidence, self.persistent)
+        return Corrections(setting.n, burn_in, self.withstands, self.confidence, self.persistent)
 
-    def loss(
-        self, model: Module, batch: Batch, attack: TrainingAttack, state: relabeling.Corrections, epoch: int
-    ) -> Scalar:
-        """The mean loss after the attack, both against the labels as corrected."""
-        labels = state.labels(batch, epoch)
-        adv, iterates = attack.traced(model, batch.x, labels)
-        state.remember(batch, iterates)
-        return losses.cross_entropy(model(adv), labels).mean()
+    def loss(self, step: Step) -> Scalar:
+        """The mean loss after the attack, both against the corrected labels."""
+        labels = step.state.labels(step.batch, step.epoch)
+        adv, iterates = step.adversary.traced(step.batch.x, labels)
+        step.state.remember(step.batch, iterates)
+        return cross_entropy(step.model(adv), labels).mean()

@@ -1,4 +1,4 @@
-"""The ranked range: the mean of the losses ranked m+1 to k, by sorting, by memory of all losses, and as min-max."""
+"""The ranked range, the mean of the losses ranked m+1 to k: by sorting, by a memory of all losses, and as min-max."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from torch import Tensor, nn
 
 from orat.core.errors import InputError
 from orat.core.options import burn_in_option, option
-from orat.core.types import Indices, PerSample, Scalar
-from orat.methods.base import Method, Setting, State
+from orat.core.sample_table import SampleTable
+from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
+from orat.methods.base import Decision, Method, Setting, State
 
-DRIFT = 1.0  # how far lambda may leave the range of the losses, where it belongs, before it is said
+DRIFT = 1.0  # distance of lambda from the range of the losses at which the user is warned
+BURN_IN_STEPS = 300  # before them, a network ranks by chance, and samples cut by chance may never come back
 
 
 def check_ranks(n: int, k: int, m: int) -> None:
-    """Refuses ranks that leave nothing to learn from."""
+    """Refuses ranks that keep no loss."""
     if not 0 <= m < n:
         raise InputError(f"m = {m} of n = {n}: m largest losses are dropped, so it must lie in 0..{n - 1}")
     if not m < k <= n:
@@ -27,7 +29,7 @@ def check_ranks(n: int, k: int, m: int) -> None:
 
 
 def count(amount: int | float, n: int, total: int | None = None) -> int:
-    """A rank from a fraction (float) or a count (int) of `total` samples, scaled to the n that are trained on."""
+    """A rank from a fraction (float) or a count (int) of `total` samples, scaled to n training samples."""
     if isinstance(amount, float):
         if not 0 <= amount <= 1:
             raise InputError(f"{amount} is no fraction of the samples: give one in 0..1, or a whole number as a count")
@@ -39,28 +41,41 @@ def count(amount: int | float, n: int, total: int | None = None) -> int:
 
 
 def ranked_range(losses: PerSample, k: int, m: int) -> Scalar:
-    """The mean of the losses ranked m+1 to k, largest first: the objective itself (paper, Eq. 3)."""
+    """The mean of the losses ranked m+1 to k, largest first: the objective (paper, Eq. 3)."""
     check_ranks(len(losses), k, m)
     return losses.sort(descending=True).values[m:k].mean()
 
 
 def minmax(losses: PerSample, lower: Tensor, width: Tensor, n: int, k: int, m: int) -> Scalar:
-    """Theorem 1's objective, averaged over the losses: minimal in lower (lambda), maximal in width (lambda-hat).
+    """The objective of Theorem 1, averaged over the losses: minimal in lower (lambda), maximal in width (lambda-hat).
 
-    Its optimum is (k - m) / n times the ranked range, at lambda = l_[k] and lambda-hat = l_[m] - l_[k].
+    The optimum is (k - m) / n times the ranked range, at lambda = l_[k] and lambda-hat = l_[m] - l_[k].
     """
     clipped = (width - (losses - lower).relu()).relu()
     return (k - m) / n * lower + (n - m) / n * width - clipped.mean()
 
 
-class RankedRangeLoss(State):
-    """Folds per-sample losses by their rank among the last losses of all n samples; the exact ranks, no scalars.
+class Fold(State):
+    """A state that turns the losses of a batch into one number."""
 
-    Until every sample has been seen once (and for `burn_in` epochs more), ranks mean nothing: it is the plain mean.
-    Then m comes in over `ramp` epochs in equal steps, and at once where that is 0.
+    def learned(self, batch: Batch) -> Labels:
+        """The labels to learn, which are the given ones."""
+        return batch.y
+
+    def observe(self, batch: Batch, logits: Logits) -> None:
+        """Takes note of the logits of the attacked batch."""
+
+    def phase(self) -> Hashable:
+        """What the fold depends on besides tensors."""
+        return None
+
+
+class RankedRangeLoss(Fold):
+    """The ranked range by exact ranks among the last losses of all n samples, without scalars.
+
+    It is the plain mean until every sample has a loss and `burn_in` epochs are over. Then m rises over `ramp` epochs in
+    equal steps, or at once where `ramp` is 0.
     """
-
-    last_losses: Tensor
 
     def __init__(self, n: int, k: int, m: int, burn_in: int = 0, ramp: int = 0) -> None:
         super().__init__()
@@ -70,105 +85,112 @@ class RankedRangeLoss(State):
                 raise InputError(f"{name} = {epochs} epochs: give 0 or more")
         self.n, self.k, self.m, self.burn_in, self.ramp = n, k, m, burn_in, ramp
         self.epochs = 0
-        self.register_buffer("last_losses", torch.full((n,), float("nan")))
+        self.memory = SampleTable(n, loss=torch.tensor(torch.nan))
 
-    def forward(self, losses: PerSample, index: Indices | None = None) -> Scalar:
-        """The ranked range estimated on a batch; `index` says which samples these are."""
-        remembered = self.remember(losses, index)
+    @property
+    def last_losses(self) -> PerSample:
+        """The last loss of every sample, NaN before the first."""
+        return self.memory["loss"]
+
+    def forward(self, losses: PerSample, ids: Indices | None = None) -> Scalar:
+        """The ranked range estimated on a batch of these sample ids."""
+        newest = self.store(losses, ids)
         if self.epochs < self.burn_in:
             return losses.mean()
         m = self.dropped(self.epochs)
         low, high = self.cut_values(m)
-        kept = (remembered >= low) & (remembered <= high)
-        all_seen = ~self.last_losses.isnan().any()
-        weights = torch.where(all_seen, torch.where(kept, self.n / (self.k - m), 0.0), 1.0)
+        kept = (newest >= low) & (newest <= high)
+        complete = ~self.last_losses.isnan().any()
+        weights = torch.where(complete, torch.where(kept, self.n / (self.k - m), 0.0), 1.0)
         return (weights.to(losses.dtype) * losses).mean()
 
-    def remember(self, losses: PerSample, index: Indices | None) -> PerSample:
-        """Keeps the newest loss of these samples, and gives it back as it was kept."""
-        if index is None:
+    def store(self, losses: PerSample, ids: Indices | None) -> PerSample:
+        """Writes the newest losses into the memory and returns them in its precision."""
+        if ids is None:
             if len(losses) != self.n:
-                raise InputError(f"{len(losses)} losses of n = {self.n} without index: say which samples they are")
-            index = torch.arange(self.n, device=losses.device)
+                raise InputError(f"{len(losses)} losses of n = {self.n} without ids: give the ids of the samples")
+            ids = torch.arange(self.n, device=losses.device)
         newest = losses.detach().to(self.last_losses.dtype)
-        self.last_losses[index] = newest
+        self.memory.put(ids, loss=newest)
         return newest
 
     def phase(self) -> Hashable:
-        """The plain mean, or how many losses are dropped: what a step depends on besides tensors."""
+        """The plain mean or not, and the number of dropped losses."""
         return self.epochs < self.burn_in, self.dropped(self.epochs)
 
     def dropped(self, epochs: int) -> int:
-        """How many of the largest losses are dropped in the epoch after so many."""
+        """The number of dropped losses in the epoch after this many."""
         return round(self.m * min(1.0, max(0, epochs - self.burn_in + 1) / (self.ramp + 1)))
 
     def cut_values(self, m: int) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest loss that are kept: l_[k] and l_[m+1] of the whole data set."""
+        """The smallest and the largest kept loss, l_[k] and l_[m+1] of the whole data set."""
         ranked = self.last_losses.sort(descending=True).values
         return ranked[self.k - 1], ranked[m]
 
-    def cut(self) -> Tensor:
-        """Which samples are dropped as outliers, by their last losses."""
+    def removed(self) -> Tensor:
+        """The samples dropped as outliers by their last losses, (n,) bool."""
         if self.epochs <= self.burn_in:
             return torch.zeros_like(self.last_losses, dtype=torch.bool)
+        return self.beyond()
+
+    def beyond(self) -> Tensor:
+        """The samples above the upper cut."""
         return self.last_losses > self.cut_values(self.dropped(self.epochs - 1))[1]
 
+    def decision(self) -> Decision:
+        """Removes the largest losses."""
+        return Decision(keep=~self.removed())
+
     def describe(self) -> str:
-        """The ranks in force, and from when on."""
+        """The ranks and the first epoch with a cut."""
         whole = f", all of m in epoch {self.burn_in + self.ramp + 1}" if self.ramp else ""
         return f"k = {self.k}, m = {self.m} of n = {self.n}, first cut in epoch {self.burn_in + 1}{whole}"
 
     def end_epoch(self) -> dict[str, float]:
-        """Counts the epoch and tells where the cuts lie."""
+        """Counts the epoch and returns the cuts."""
         self.epochs += 1
         low, high = self.cut_values(self.dropped(self.epochs - 1))
-        return {"lower_cut": low.item(), "upper_cut": high.item(), "cut": int(self.cut().sum())}
+        return {"lower_cut": low.item(), "upper_cut": high.item(), "cut": int(self.removed().sum())}
 
     def get_extra_state(self) -> dict[str, int]:
-        """The epoch count, so that a checkpoint holds it."""
+        """The epoch count, for the checkpoint."""
         return {"epochs": self.epochs}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        """Takes the epoch count back."""
+        """Restores the epoch count."""
         self.epochs = state["epochs"]
 
 
 class MinMaxLoss(RankedRangeLoss):
-    """The ranked range as the paper's Algorithm 1 solves it: two scalars that SGD moves as quantile trackers.
+    """The ranked range by the paper's Algorithm 1: SGD moves two scalars as quantile trackers.
 
-    The mean until `burn_in` epochs (at least one) are over; then both scalars start at the ranks of the losses seen:
-    `start` "theory" at l_[k] and l_[m] - l_[k], "authors" at l_[k] and l_[m], as their code does.
+    It is the plain mean for `burn_in` epochs, at least one. Then the scalars start at l_[k] and l_[m] - l_[k].
     """
 
-    def __init__(
-        self, n: int, k: int, m: int, burn_in: int = 1, ramp: int = 0, start: str = "theory", decays: bool = True
-    ) -> None:
+    def __init__(self, n: int, k: int, m: int, burn_in: int = 1, ramp: int = 0) -> None:
         super().__init__(n, k, m, max(burn_in, 1), ramp)
-        self.start, self.decays = start, decays
         self.lower = nn.Parameter(torch.tensor(0.0))  # lambda
         self.width = nn.Parameter(torch.tensor(0.0))  # lambda-hat
 
-    def forward(self, losses: PerSample, index: Indices | None = None) -> Scalar:
-        """The batch's share of Theorem 1's objective; the scalars need `param_groups` in the optimizer."""
-        self.remember(losses, index)
+    def forward(self, losses: PerSample, ids: Indices | None = None) -> Scalar:
+        """A batch's share of Theorem 1's objective; the scalars need `param_groups` in the optimizer."""
+        self.store(losses, ids)
         whole = self.k == self.n and self.m == 0
         if whole or self.epochs < self.burn_in:
             return losses.mean()
         return minmax(losses, self.lower, self.width, self.n, self.k, self.dropped(self.epochs))
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Descent on lambda and ascent on lambda-hat, without momentum or decay of weights."""
-        plain = {"lr": lr, "momentum": 0.0, "weight_decay": 0.0, "decays": self.decays}
+        """Descent on lambda and ascent on lambda-hat, without momentum or weight decay."""
+        plain = {"lr": lr, "momentum": 0.0, "weight_decay": 0.0, "decays": True}
         return [{"params": [self.lower], **plain}, {"params": [self.width], "maximize": True, **plain}]
 
-    def cut(self) -> Tensor:
-        """Which samples are dropped as outliers: those at or above lambda + lambda-hat."""
-        if self.epochs <= self.burn_in:
-            return torch.zeros_like(self.last_losses, dtype=torch.bool)
+    def beyond(self) -> Tensor:
+        """The samples at or above lambda + lambda-hat."""
         return self.last_losses >= (self.lower + self.width).detach()
 
     def end_epoch(self) -> dict[str, float]:
-        """Starts the scalars when the burn-in ends, and tells where they are."""
+        """Starts the scalars when the burn-in ends, and returns them."""
         record = super().end_epoch()
         if self.epochs == self.burn_in:
             self.start_scalars()
@@ -176,14 +198,14 @@ class MinMaxLoss(RankedRangeLoss):
 
     @torch.no_grad()
     def start_scalars(self) -> None:
-        """Puts lambda and lambda-hat where the losses seen so far say."""
+        """Sets lambda and lambda-hat from the last losses."""
         ranked = self.last_losses.sort(descending=True).values
         low, high = ranked[self.k - 1], ranked[max(self.dropped(self.epochs), 1) - 1]
         self.lower.copy_(low)
-        self.width.copy_(high if self.start == "authors" else high - low)
+        self.width.copy_(high - low)
 
     def warning(self) -> str | None:
-        """Says so when the scalars have left the range of the losses."""
+        """Warns of scalars outside of the range of the losses."""
         least, most = self.last_losses.min().item(), self.last_losses.max().item()
         lower, width = self.lower.item(), self.width.item()
         if least - DRIFT <= lower <= most + DRIFT:
@@ -192,18 +214,15 @@ class MinMaxLoss(RankedRangeLoss):
         return (
             f"the min-max scalars drift: lambda = {lower:.2f} and lambda-hat = {width:.2f}, while all losses lie in "
             f"{least:.2f}..{most:.2f}; so the upper cut, their sum {lower + width:.2f}, {moves}, and "
-            f"{int(self.cut().sum())} samples are cut, where m = {self.m} (solver rank cuts m)"
+            f"{int(self.removed().sum())} samples are removed, where m = {self.m} (solver rank removes m)"
         )
-
-
-BURN_IN_STEPS = 300  # a network that has learned nothing ranks by chance, and what it cuts then may never come back
 
 
 @dataclass(frozen=True)
 class Ranked(Method):
     """A method that folds its losses by their ranks m+1 to k among all training samples."""
 
-    finds_m: ClassVar[bool] = False  # where it is not given
+    finds_m: ClassVar[bool] = False  # whether m may be left out
 
     m: int | float | None = option(None, "how many of the largest losses to drop: a count, or a fraction of all")
     k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
@@ -212,8 +231,6 @@ class Ranked(Method):
     ramp: int | None = option(
         None, "epochs over which m comes in after the burn-in", least=0, unset="as many as the burn-in; 0 with minmax"
     )
-    scalar_start: Literal["theory", "authors"] = option("theory", "where minmax starts lambda-hat")
-    scalar_rate: Literal["decayed", "constant"] = option("decayed", "whether minmax's rate follows the schedule")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,14 +246,13 @@ class Ranked(Method):
         burn_in = enough_epochs(setting) if self.burn_in is None else self.burn_in
         if self.solver == "rank":
             return RankedRangeLoss(setting.n, k, m, burn_in, burn_in if self.ramp is None else self.ramp)
-        decays = self.scalar_rate == "decayed"
-        return MinMaxLoss(setting.n, k, m, burn_in, self.ramp or 0, self.scalar_start, decays)
+        return MinMaxLoss(setting.n, k, m, burn_in, self.ramp or 0)
 
-    def phase(self, state: RankedRangeLoss, epoch: int) -> Hashable:
-        """What the state's fold depends on."""
+    def phase(self, state: Fold, epoch: int) -> Hashable:
+        """The phase of the fold."""
         return state.phase()
 
 
 def enough_epochs(setting: Setting) -> int:
-    """One epoch, as the authors take, or as many as give the steps it takes to rank by more than chance."""
+    """One epoch, as the authors take, or more where epochs are short: before, ranks are chance."""
     return min(ceil(BURN_IN_STEPS / setting.steps), max(1, setting.epochs // 4))

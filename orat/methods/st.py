@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.nn import Module
-
-from orat.attacks.adversary import TrainingAttack
-from orat.core import losses
-from orat.core.types import Batch, Scalar
-from orat.methods.base import State, Steady
+from orat.core.losses import cross_entropy
+from orat.core.types import Scalar
+from orat.methods.base import Steady, Step
 
 
 @dataclass(frozen=True)
 class ST(Steady):
-    """Standard training: the mean cross-entropy of the natural images."""
+    """Standard training: the mean cross-entropy of the natural inputs."""
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
-        """The mean loss; no attack."""
-        return losses.cross_entropy(model(batch.x), batch.y).mean()
+    def loss(self, step: Step) -> Scalar:
+        """The mean loss without an attack."""
+        return cross_entropy(step.model(step.batch.x), step.batch.y).mean()

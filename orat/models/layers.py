@@ -73,7 +73,7 @@ def nothing_dropped(*models: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def seed_dropout(model: nn.Module, seed: int) -> None:
-    """Gives every dropout of a network its own part of this seed's random numbers."""
-    for number, module in enumerate(dropouts(model)):
+def seed_dropout(model: nn.Module, seed: int, first: int = 0) -> None:
+    """Gives every dropout of a network its own random numbers: those of this seed, numbered from `first`."""
+    for number, module in enumerate(dropouts(model), first):
         module.asked.fill_(((seed << 40) + (number << 32)) % 2**63)  # of a seed beyond 23 bits, the last 23

@@ -1,159 +1,174 @@
-"""How many of those given a label are of which class: from what a network says of each sample, and nothing else.
+"""The noise matrix: for samples with a given label, the share that belongs to each class.
 
-Samples of class j that were given label a look as samples given label j do. So the share of them among those given a is
-the largest multiple of the others' distribution that fits under theirs: found where samples that are rightly a never
-are, at the far end of log p(j) - log p(a).
+Samples of class j with the wrong label a have predictions like samples with the label j. Their share among the samples
+labeled a is therefore the largest multiple of class j's distribution that fits under the distribution of label a
+(mixture proportion estimation; Scott, 2015). The ratio of both is read at the far end of log p(j) - log p(a), which
+samples with a right label a do not reach.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from orat.core.types import Labels
 
-FAR_END = [0.02 * 40 ** (step / 35) for step in range(36)]  # to 0.8: shares of a class that lie beyond a threshold
-FEWEST = 20  # samples of a class that say anything about it
-MOST = 0.9  # share of a class that can be wrong
-CLEAR = 6  # standard errors from which on a share of one class is more than nothing; larger ones are shrunk a little
-SURE = 1.5  # standard errors by which a distribution lies nearer than another that it does not follow
-MOST_ROUNDS, SETTLED = 200, 1e-9  # until the matrix stays as it is
+TAIL = [0.02 * 40 ** (step / 35) for step in range(36)]  # shares of a class beyond each threshold, up to 0.8
+MIN_SAMPLES = 20  # samples of a class, below which nothing is estimated
+MAX_NOISE = 0.9  # largest share of wrong labels in a class
+SIGNIFICANT = 6  # standard errors below which a share of one class counts as zero; larger shares shrink a little
+SAME_SHAPE = 1.5  # standard errors within which one distribution follows another
+MAX_ROUNDS, CONVERGED = 200, 1e-9  # of the fixed-point iteration
 
 
 @dataclass(frozen=True)
-class Care:
-    """When a ratio of two distributions is trusted."""
+class Evidence:
+    """The least number of samples beyond a threshold for a ratio of two distributions to count."""
 
-    enough: int  # samples given a label that would lie beyond a threshold if all were of the other class
-    enough_share: float  # or this share of those given the label, where that is less
-
-
-OF_ONE, OF_ALL = Care(20, 0.05), Care(50, 0.1)  # shares of one other class, and of all others together
+    samples: int  # expected beyond the threshold if all samples with the label were of the other class
+    share: float  # of the samples with the label, where that is fewer
 
 
-class Sides:
-    """Log-probabilities by given label."""
-
-    def __init__(self, seen: Tensor, given: Labels) -> None:
-        self.seen, self.given, self.classes = seen, given, seen.shape[1]
-        self.groups = [(given == label).nonzero().squeeze(1) for label in range(self.classes)]
-        self.known = [label for label, group in enumerate(self.groups) if len(group) >= FEWEST]
-        self.sizes = torch.tensor([len(group) for group in self.groups], dtype=torch.float64, device=seen.device)
-        self.members = torch.nn.utils.rnn.pad_sequence(self.groups, batch_first=True)  # as long as the largest
-        self.fits = torch.arange(self.members.shape[1]).to(given) < self.sizes[:, None]
-        self.looks_like = seen.argmax(1)
-        best, second = seen.topk(2).values.unbind(1)
-        is_best = self.looks_like[:, None] == torch.arange(self.classes, device=seen.device)
-        self.nearness = seen - torch.where(is_best, second[:, None], best[:, None])  # to a class, beside all others
-
-    def parted(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Of each label, which samples were given it and which were not (classes, samples), and how many they are."""
-        own = self.given == torch.arange(self.classes).to(self.given)[:, None]
-        return (own, self.sizes), (~own, len(self.given) - self.sizes)
-
-    def toward(self, label: int) -> Tensor:
-        """How much more the samples given `label` look like each other class than like it: (classes, samples)."""
-        own = self.seen[self.groups[label]]
-        return (own - own[:, label : label + 1]).T
-
-    def ranked(self, label: int) -> tuple[Tensor, Tensor]:
-        """The same, ascending, of those that look like one of both classes; others come last. And how many they are."""
-        looks_like = self.looks_like[self.groups[label]]
-        one_of_both = (looks_like == label) | (looks_like == torch.arange(self.classes).to(looks_like)[:, None])
-        values = self.toward(label).masked_fill(~one_of_both, torch.inf).sort(1).values
-        return values, one_of_both.sum(1)
+ONE_CLASS, ALL_OTHERS = Evidence(20, 0.05), Evidence(50, 0.1)
 
 
-def shares(sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrix of who is given what; the share of each label that is of other classes as a whole; an error."""
-    ratios, errors = single_shares(sides)
-    rests, rest_errors = whole_shares(sides)
-    matrix, foreign = settled(clear(ratios, errors).cpu(), rests.cpu(), sides.sizes.cpu())
-    matrix, foreign = matrix.to(ratios), foreign.to(ratios)
-    by_label = torch.maximum((errors * matrix.diagonal()).square().sum(1).sqrt(), rest_errors)
-    error = (sides.sizes / sides.sizes.sum() * by_label).square().sum().sqrt()
-    return matrix, (rests * (1 - foreign)).clamp(max=MOST), error
+class NoiseEstimate(NamedTuple):
+    """A noise matrix, and its precision."""
+
+    matrix: Tensor  # (classes, classes)
+    spread: Tensor  # (classes,) share of each label that comes from all other classes together
+    error: Tensor  # standard error of the noise rate
 
 
-def settled(ratios: Tensor, rests: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The matrix, and how much of other labels is of each class: what was compared with holds others too.
+class ClassScores:
+    """Log-probabilities grouped by given label."""
 
-    A ratio is that to a class's own part of those given its label, which the matrix itself says.
+    def __init__(self, log_probs: Tensor, labels: Labels) -> None:
+        self.log_probs, self.labels, self.classes = log_probs, labels, log_probs.shape[1]
+        self.groups = [(labels == label).nonzero().squeeze(1) for label in range(self.classes)]
+        self.large = [label for label, group in enumerate(self.groups) if len(group) >= MIN_SAMPLES]
+        self.sizes = torch.tensor([len(group) for group in self.groups], dtype=torch.float64, device=log_probs.device)
+        self.members = torch.nn.utils.rnn.pad_sequence(self.groups, batch_first=True)  # padded to the largest group
+        self.is_member = torch.arange(self.members.shape[1]).to(labels) < self.sizes[:, None]
+        self.predicted = log_probs.argmax(1)
+        best, second = log_probs.topk(2).values.unbind(1)
+        is_best = self.predicted[:, None] == torch.arange(self.classes, device=log_probs.device)
+        self.margins = log_probs - torch.where(is_best, second[:, None], best[:, None])  # over the best other class
+
+    def labeled_and_rest(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """For each class, the masks (classes, n) of samples with and without its label, each with its row sums."""
+        labeled = self.labels == torch.arange(self.classes).to(self.labels)[:, None]
+        return (labeled, self.sizes), (~labeled, len(self.labels) - self.sizes)
+
+    def log_odds(self, label: int) -> Tensor:
+        """Log-odds of each class against `label`, for the samples labeled `label`: (classes, samples)."""
+        group = self.log_probs[self.groups[label]]
+        return (group - group[:, label : label + 1]).T
+
+    def sorted_log_odds(self, label: int) -> tuple[Tensor, Tensor]:
+        """Ascending log-odds of the samples predicted as `label` or as the row's class, padded; and their number."""
+        predicted = self.predicted[self.groups[label]]
+        either = (predicted == label) | (predicted == torch.arange(self.classes).to(predicted)[:, None])
+        values = self.log_odds(label).masked_fill(~either, torch.inf).sort(1).values
+        return values, either.sum(1)
+
+
+def estimate_noise(scores: ClassScores) -> NoiseEstimate:
+    """The noise matrix from shares of single classes and from the share of all other classes together."""
+    pairs, pair_errors = pair_shares(scores)
+    totals, total_errors = total_shares(scores)
+    matrix, mixed = solve(significant(pairs, pair_errors).cpu(), totals.cpu(), scores.sizes.cpu())
+    matrix, mixed = matrix.to(pairs), mixed.to(pairs)
+    by_label = torch.maximum((pair_errors * matrix.diagonal()).square().sum(1).sqrt(), total_errors)
+    error = (scores.sizes / scores.sizes.sum() * by_label).square().sum().sqrt()
+    return NoiseEstimate(matrix, (totals * (1 - mixed)).clamp(max=MAX_NOISE), error)
+
+
+def solve(pairs: Tensor, totals: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """The noise matrix, and each class's share among the samples with other labels, by fixed-point iteration.
+
+    Each reference distribution is itself noisy: a ratio refers to the part of a label that belongs to its class, which
+    is on the diagonal of the matrix.
     """
-    matrix, foreign = torch.eye(len(sizes)).to(ratios), torch.zeros_like(sizes)
-    for _ in range(MOST_ROUNDS):
-        foreign = (sizes @ matrix - sizes * matrix.diagonal()) / (sizes.sum() - sizes).clamp(min=1)
-        before, matrix = matrix, spread(ratios * matrix.diagonal(), rests * (1 - foreign))
-        if (matrix - before).abs().max() < SETTLED:
+    matrix, mixed = torch.eye(len(sizes)).to(pairs), torch.zeros_like(sizes)
+    for _ in range(MAX_ROUNDS):
+        mixed = (sizes @ matrix - sizes * matrix.diagonal()) / (sizes.sum() - sizes).clamp(min=1)
+        before, matrix = matrix, assemble(pairs * matrix.diagonal(), totals * (1 - mixed))
+        if (matrix - before).abs().max() < CONVERGED:
             break
-    return matrix, foreign
+    return matrix, mixed
 
 
-def single_shares(sides: Sides) -> tuple[Tensor, Tensor]:
-    """How much of each other class (column) fits into those given a label (row), and the errors."""
-    size, far_end = sides.classes, torch.tensor(FAR_END).to(sides.seen)
-    ranks = {label: sides.ranked(label) for label in sides.known}
-    beyond, expected, limits = sides.seen.new_zeros(3, size, size, len(FAR_END))  # by label, other class
-    for other, (values, count) in ranks.items():  # its own samples lie at the far end of every way from a label to it
-        places = (far_end * count[:, None]).long().clamp(max=values.shape[1] - 1)
+def pair_shares(scores: ClassScores) -> tuple[Tensor, Tensor]:
+    """The largest share of each single class (column) in each label (row), and its standard error."""
+    size, tail = scores.classes, torch.tensor(TAIL).to(scores.log_probs)
+    ranked = {label: scores.sorted_log_odds(label) for label in scores.large}
+    beyond, expected, limits = scores.log_probs.new_zeros(3, size, size, len(TAIL))  # by label, other class
+    for other, (values, count) in ranked.items():  # samples labeled `other` are at the far end for every label
+        places = (tail * count[:, None]).long().clamp(max=values.shape[1] - 1)
         limits[:, other] = values.gather(1, places)
         expected[:, other] = torch.searchsorted(values, limits[:, other].contiguous(), right=True).to(expected)
-    for label, (values, count) in ranks.items():
+    for label, (values, count) in ranked.items():
         beyond[label] = (count[:, None] - torch.searchsorted(values, -limits[label])).clamp(min=0).to(beyond)
-    ratios, errors = fitting(beyond, expected, sides.sizes[:, None, None], sides.sizes[:, None], OF_ONE)
-    apart = 1 - torch.eye(size).to(ratios)
-    return ratios * apart, errors * apart
+    ratios, errors = largest_multiple(beyond, expected, scores.sizes[:, None, None], scores.sizes[:, None], ONE_CLASS)
+    off_diagonal = 1 - torch.eye(size).to(ratios)
+    return ratios * off_diagonal, errors * off_diagonal
 
 
-def whole_shares(sides: Sides) -> tuple[Tensor, Tensor]:
-    """How much of all other classes together fits into those given each label, and the errors."""
-    parts, near = sides.parted(), sides.nearness.T
-    own, others = (near.masked_fill(~part, torch.inf).sort(1).values for part, _ in parts)
-    sizes, rest = (size for _, size in parts)
-    limits = others.gather(1, (torch.tensor(FAR_END).to(near) * rest[:, None]).long())
-    known = ((sizes >= FEWEST) & (rest > 0))[:, None]
-    beyond, expected = (torch.searchsorted(values, limits, right=True).to(near) * known for values in (own, others))
-    return fitting(beyond, expected, sizes[:, None], rest[:, None], OF_ALL)
+def total_shares(scores: ClassScores) -> tuple[Tensor, Tensor]:
+    """The largest share of all other classes together in each label, and its standard error."""
+    masks, margins = scores.labeled_and_rest(), scores.margins.T
+    labeled, rest = (margins.masked_fill(~mask, torch.inf).sort(1).values for mask, _ in masks)
+    sizes, rest_sizes = (size for _, size in masks)
+    limits = rest.gather(1, (torch.tensor(TAIL).to(margins) * rest_sizes[:, None]).long())
+    large = ((sizes >= MIN_SAMPLES) & (rest_sizes > 0))[:, None]
+    beyond, expected = (
+        torch.searchsorted(values, limits, right=True).to(margins) * large for values in (labeled, rest)
+    )
+    return largest_multiple(beyond, expected, sizes[:, None], rest_sizes[:, None], ALL_OTHERS)
 
 
-def fitting(beyond: Tensor, expected: Tensor, among: Tensor, of: Tensor, care: Care) -> tuple[Tensor, Tensor]:
-    """The largest multiple of a distribution that fits under another at its far end, and its error.
+def largest_multiple(
+    beyond: Tensor, expected: Tensor, among: Tensor, of: Tensor, evidence: Evidence
+) -> tuple[Tensor, Tensor]:
+    """The largest multiple of a reference distribution that fits under the far end of a distribution, and its error.
 
-    So many of the two lie beyond thresholds (last dimension) that come nearer. The ratio of both is smallest at the far
-    end, where none is rightly there; it is taken at the nearest threshold, which counts most, beyond which one still
-    follows the other: those that are rightly there lie near it, and draw the mean of all places beyond it there.
+    `beyond` counts samples of the distribution beyond each threshold (last dimension, from the far end inwards).
+    `expected` counts samples of the reference. The ratio is read at the innermost threshold beyond which both have the
+    same shape. Samples with a right label lie near a threshold and shift the mean beyond the threshold.
     """
     share = expected.clamp(min=1) / of.clamp(min=1) * among.clamp(min=1)
-    few = share < (among * care.enough_share).clamp(max=care.enough)
+    few = share < (among * evidence.share).clamp(max=evidence.samples)
     few[..., -1] = False
-    follows = lead(beyond, share) <= SURE
+    same_shape = shift(beyond, share) <= SAME_SHAPE
     order = torch.arange(beyond.shape[-1], device=beyond.device)
-    nearest = torch.maximum((follows & ~few).mul(order).amax(-1), few.sum(-1))[..., None]
+    place = torch.maximum((same_shape & ~few).mul(order).amax(-1), few.sum(-1))[..., None]
     ratio, error = beyond / share, (beyond + 1).sqrt() / share
     found = expected.amax(-1) > 0
-    return ratio.gather(-1, nearest).squeeze(-1) * found, error.gather(-1, nearest).squeeze(-1) * found
+    return ratio.gather(-1, place).squeeze(-1) * found, error.gather(-1, place).squeeze(-1) * found
 
 
-def lead(beyond: Tensor, share: Tensor) -> Tensor:
-    """How much nearer to each threshold the samples beyond it lie in the mean than a share of others, in its errors."""
+def shift(beyond: Tensor, share: Tensor) -> Tensor:
+    """The shift of the samples beyond each threshold toward it, against the reference, in standard errors."""
     samples, others = (counts.diff(dim=-1, prepend=torch.zeros_like(counts[..., :1])) for counts in (beyond, share))
     place = share - others / 2  # of a sample between two thresholds
     mean = (others * place).cumsum(-1) / share
     variance = (others * place.square()).cumsum(-1) / share - mean.square()
     excess = (samples * place).cumsum(-1) - beyond * mean
-    return excess / (beyond * variance).clamp(min=SETTLED).sqrt()
+    return excess / (beyond * variance).clamp(min=CONVERGED).sqrt()
 
 
-def clear(shares: Tensor, errors: Tensor) -> Tensor:
-    """Shares that are clearly more than nothing about as they are, others as nothing: many would add up to much."""
-    return shares * (1 - (CLEAR * errors / shares.clamp(min=1e-12)).pow(4)).clamp(min=0)
+def significant(shares: Tensor, errors: Tensor) -> Tensor:
+    """Shares shrunk toward zero by their error: many insignificant shares would add up to a large one."""
+    return shares * (1 - (SIGNIFICANT * errors / shares.clamp(min=1e-12)).pow(4)).clamp(min=0)
 
 
-def spread(pairs: Tensor, rests: Tensor) -> Tensor:
-    """A matrix of shares: what no single class explains comes from all alike, and a class keeps some of its own."""
-    total = torch.maximum(pairs.sum(1), rests).clamp(max=MOST)
+def assemble(pairs: Tensor, totals: Tensor) -> Tensor:
+    """The noise matrix with rows that sum to 1; the rest of a total is spread evenly over the other classes."""
+    total = torch.maximum(pairs.sum(1), totals).clamp(max=MAX_NOISE)
     explained = torch.minimum(pairs.sum(1), total)
     matrix = pairs * (explained / pairs.sum(1).clamp(min=1e-12))[:, None]
     matrix = matrix + ((total - explained) / (len(pairs) - 1))[:, None]

@@ -1,4 +1,4 @@
-"""How right flags, removals and corrections are, where the true labels are known."""
+"""The quality of flags, removals and corrections, where the true labels are known."""
 
 from __future__ import annotations
 
@@ -7,46 +7,48 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orat.data.source import Dataset
+from orat.core.types import Labels
+
+LOST = 0.02  # share of a class, at or below which the samples left are too few to learn the class
 
 
-def found_corrections(used: Tensor, train: Dataset) -> dict[str, Any]:
-    """How many labels were changed, and, where the truth is known, how many of those rightly."""
-    used = used.to(train.labels.device)
-    changed = used != train.labels
+def found_removed(removed: Tensor, wrong: Tensor | None) -> dict[str, int | float | None]:
+    """The number of removed samples; with the mask of wrong labels also precision and recall."""
+    size = int(removed.sum())
+    found: dict[str, int | float | None] = {"cut": size, "of": len(removed)}
+    if wrong is None:
+        return found
+    hits, flipped = int((removed.to(wrong.device) & wrong).sum()), int(wrong.sum())
+    return found | {"flipped": flipped, "flipped_and_cut": hits} | rates(hits, size, flipped)
+
+
+def found_corrections(learned: Labels, given: Labels, truth: Labels | None) -> dict[str, Any]:
+    """The number of changed labels; with the true labels also precision, recall and the right labels made wrong."""
+    learned = learned.to(given.device)
+    changed = learned != given
     size = int(changed.sum())
-    found: dict[str, Any] = {"changed": size, "of": len(train)}
-    if train.true_labels is not None and train.flipped is not None:
-        rightly, wrong = int((changed & (used == train.true_labels)).sum()), int(train.flipped.sum())
-        found |= {"rightly": rightly, "harmed": int((changed & ~train.flipped).sum()), "flipped": wrong}
-        found |= {"precision": rightly / size if size else None, "recall": rightly / wrong if wrong else None}
-    return found
+    found: dict[str, Any] = {"changed": size, "of": len(given)}
+    if truth is None:
+        return found
+    wrong, rightly = given != truth, int((changed & (learned == truth)).sum())
+    flipped, harmed = int(wrong.sum()), int((changed & ~wrong).sum())
+    return found | {"rightly": rightly, "harmed": harmed, "flipped": flipped} | rates(rightly, size, flipped)
 
 
-LOST = 0.02  # share of a class's samples; a class of which no more is left is not learned
+def rates(hits: int, found: int, wrong: int) -> dict[str, float | None]:
+    """Precision and recall; None where nothing is found, or nothing is wrong."""
+    return {"precision": hits / found if found else None, "recall": hits / wrong if wrong else None}
 
 
-def found_outliers(cut: Tensor, train: Dataset) -> dict[str, int | float | None]:
-    """How many samples were cut as outliers, and, where the truth is known, how rightly."""
-    size = int(cut.sum())
-    found: dict[str, int | float | None] = {"cut": size, "of": len(train)}
-    if train.flipped is not None:
-        hits, wrong = int((cut.cpu() & train.flipped).sum()), int(train.flipped.sum())
-        found |= {"flipped": wrong, "flipped_and_cut": hits}
-        found |= {"precision": hits / size if size else None, "recall": hits / wrong if wrong else None}
-    return found
-
-
-def lost_classes(cut: Tensor, train: Dataset) -> list[str]:
-    """The classes of which nearly every sample is cut, so that the network does not learn them."""
-    labels, classes = train.labels, len(train.classes)
-    there, left = labels.bincount(minlength=classes), labels[~cut.cpu()].bincount(minlength=classes)
-    lost = (there > 0) & (left <= LOST * there)
-    return [train.classes[place] for place in lost.nonzero().flatten().tolist()]
+def lost_classes(removed: Tensor, labels: Labels) -> list[int]:
+    """The classes of which nearly every sample is removed."""
+    kept = labels[~removed.to(labels.device)]
+    before, left = (part.bincount(minlength=int(labels.max()) + 1) for part in (labels, kept))
+    return ((before > 0) & (left <= LOST * before)).nonzero().flatten().tolist()
 
 
 def area(score: Tensor, wrong: Tensor) -> float | None:
-    """The chance that a wrong label scores above a right one (the area under the ROC curve); ties count half."""
+    """The area under the ROC curve: the probability that a wrong label scores above a right one, ties counting half."""
     high, low = score[wrong], score[~wrong].sort().values
     if not len(high) or not len(low):
         return None

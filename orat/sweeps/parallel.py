@@ -7,18 +7,19 @@ does cannot reach another, so that a run ends as it would have alone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from orat.core.console import Display
+from orat.core.console import Bar, Display
 from orat.core.device import choose_device
 from orat.core.errors import TrainingError
+from orat.training.loop import Event, StepDone
 from orat.training.run import Run
-from orat.training.train import Done, Job, open_job
+from orat.training.train import MakeObservers, training
 
 AT_ONCE = 8  # on a GPU
 
@@ -30,82 +31,64 @@ def train_many(
     display: Display | None = None,
     engine: str = "auto",
     at_once: int = AT_ONCE,
+    observers: MakeObservers | None = None,
 ) -> dict[str | Path, dict[str, Any]]:
-    """Trains runs in their folders and returns their results; a run that breaks leaves its error, and others go on."""
+    """Trains runs in their folders and returns their results; a run that breaks leaves its error, the others go on."""
     display = display or Display()
     where = choose_device(device)
     opened = (
-        Sitting(folder, run, data_dir, where, Named(display, Path(folder).name), engine) for folder, run in runs.items()
+        Turn(folder, training(run, folder, data_dir, str(where), Named(display, Path(folder).name), engine, observers))
+        for folder, run in runs.items()
     )
     results: dict[str | Path, dict[str, Any]] = {}
-    for sitting in finished(opened, at_once if where.type == "cuda" else 1):
-        if sitting.error is not None:
-            display.line(f"{sitting.folder}: {sitting.error}")
-        results[sitting.folder] = sitting.job.result if sitting.error is None else {"error": sitting.error}
+    for turn in finished(opened, at_once if where.type == "cuda" else 1):
+        if "error" in turn.result:
+            display.line(f"{turn.folder}: {turn.result['error']}")
+        results[turn.folder] = turn.result
         display.line(f"{len(results)} of {len(runs)} runs are done")
     return {folder: results[folder] for folder in runs}
 
 
-def finished(waiting: Iterator[Sitting], at_once: int) -> Iterator[Sitting]:
-    """Runs as they end, so many at once, each a step in its turn; the next is opened when there is room for it."""
-    under_way = deque[Sitting]()
+def finished(waiting: Iterator[Turn], at_once: int) -> Iterator[Turn]:
+    """Runs as they end, `at_once` of them taking turns step by step; the next one begins when there is room."""
+    running = deque[Turn]()
     newest, more = None, True
-    while more or under_way:
-        if more and len(under_way) < at_once and (newest is None or newest.is_on_its_way(at_once)):
+    while more or running:
+        if more and len(running) < at_once and (newest is None or newest.share >= 1 / at_once):
             newest = next(waiting, None)
             more = newest is not None
-            under_way.extend(() if newest is None else (newest,))
+            running.extend(() if newest is None else (newest,))
             continue
-        sitting = under_way.popleft()
-        if sitting.step():
-            under_way.append(sitting)
+        turn = running.popleft()
+        if turn.step():
+            running.append(turn)
         else:
-            yield sitting
+            yield turn
 
 
-class Sitting:
-    """One run among others, on a stream of its own."""
+class Turn:
+    """One run among others, on a CUDA stream of its own."""
 
-    def __init__(
-        self,
-        folder: str | Path,
-        run: Run,
-        data_dir: str | Path | None,
-        where: torch.device,
-        display: Display,
-        engine: str,
-    ) -> None:
-        self.folder = folder
-        self.stream = torch.cuda.Stream(where) if where.type == "cuda" else None
-        with self.own_stream():
-            self.job: Job | Done = open_job(run, folder, data_dir, str(where), display, engine)
-        self.steps: Iterator[None] = self.job.steps()
-        self.taken = 0
-        self.ended = False
-        self.error: str | None = None  # that it ended with
+    def __init__(self, folder: str | Path, events: Generator[Event, None, dict[str, Any]]) -> None:
+        self.folder, self.events = folder, events
+        self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+        self.share = 0.0  # of its first epoch that is done, so that epochs of different runs end at different times
+        self.result: dict[str, Any] = {}
 
     def step(self) -> bool:
-        """Goes one step on; whether there may be more."""
-        try:
-            with self.own_stream():
-                self.ended = next(self.steps, END) is END
-        except TrainingError as error:
-            self.ended, self.error = True, str(error)
-        self.taken += 1
-        if self.ended:  # what it had on the device goes before the next run comes
-            self.job, self.steps = Done(self.job.result), iter(())
-        return not self.ended
-
-    def is_on_its_way(self, share: int) -> bool:
-        """Whether it has done this share of an epoch, so that the next one's epochs end, and are tested, later."""
-        return self.ended or isinstance(self.job, Done) or self.taken * share >= self.job.epoch_steps
-
-    def own_stream(self) -> Any:
-        """All that the run does on a GPU is done there, in its order."""
-        return torch.cuda.stream(self.stream) if self.stream else nullcontext()
-
-
-END = object()  # what no step yields
+        """Takes one step, and returns whether there may be more."""
+        with torch.cuda.stream(self.stream) if self.stream else nullcontext():
+            try:
+                event = next(self.events)
+            except StopIteration as end:
+                self.result, self.share = end.value, 1.0
+                return False
+            except TrainingError as error:
+                self.result, self.share = {"error": str(error)}, 1.0
+                return False
+        if self.share < 1:
+            self.share = event.step / event.steps if isinstance(event, StepDone) else 1.0
+        return True
 
 
 class Named(Display):
@@ -118,6 +101,11 @@ class Named(Display):
     def line(self, text: str) -> None:
         """One line that stays."""
         super().line(f"{self.name}: {text}")
+
+    @contextmanager
+    def bar(self) -> Iterator[Bar]:
+        """No bar."""
+        yield Bar()
 
     def track(self, items: Any, label: str, total: int, start: int = 0) -> Iterator[Any]:
         """The items."""

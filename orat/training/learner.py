@@ -1,227 +1,191 @@
-"""The training loop: one, for every method. All that changes in it is a Learner, and a checkpoint holds all of it."""
+"""Everything that a training changes is in a learner, and a checkpoint holds all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from math import cos, pi
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD, Sight, TrainingAttack
-from orat.core.device import products
+from orat.attacks import PGD
+from orat.attacks.adversary import Adversary
 from orat.core.errors import TrainingError
-from orat.core.types import Batch, Indices
-from orat.data.loader import batch_of, divided, shuffled, steps_per_epoch
-from orat.data.source import Dataset
-from orat.methods.base import State
-from orat.models.layers import Dropout, dropouts, seed_dropout
+from orat.core.types import Batch, Scalar
+from orat.methods.base import State, Step
+from orat.models.layers import dropouts, seed_dropout
 from orat.training.run import Run
+from orat.training.views import Views
 
-DROP = 0.1  # what a milestone does to the learning rate
-SCOUT_WARMUP = 0.5  # epochs in which the rate of scouts rises
+DROP = 0.1  # factor of the learning rate at a milestone
 
 
-class Learner:
-    """Everything that a training changes: network, method's state, optimizer, randomness, and how far it is."""
+class Learner(ABC):
+    """Modules, optimizer, randomness and position of a training."""
 
-    def __init__(self, run: Run, model: nn.Module, state: State) -> None:
-        self.run, self.model, self.state = run, model, state
-        self.seen_as = model  # the network as the method calls it; an engine may put a quicker form in its place
-        self.sight: Sight | None = None  # and as the attack sees it
-        device = next(model.parameters()).device
-        learned = {"params": list(model.parameters()), "decays": True}
+    modules: nn.Module  # everything with weights or memory, for the checkpoint
+    epochs: int
+    batch_size: int
+
+    def __init__(self, run: Run, modules: nn.Module, groups: list[dict[str, Any]], device: torch.device) -> None:
+        self.run, self.modules, self.device = run, modules, device
         self.optimizer = torch.optim.SGD(
-            [learned, *state.param_groups(run.lr)],
-            lr=run.lr,
-            momentum=run.momentum,
-            weight_decay=run.weight_decay,
-            fused=device.type == "cuda",
+            groups, lr=run.lr, momentum=run.momentum, weight_decay=run.weight_decay, fused=device.type == "cuda"
         )
         if device.type == "cuda":  # rates where the kernels read them, so that a change needs no new record of a step
             for group in self.optimizer.param_groups:
                 group["lr"] = torch.tensor(run.lr, device=device)
-        self.rates: list[float] = []  # as they are set, one a group
+        self.rates: list[float] = []  # one a group
         self.generator = torch.Generator(device).manual_seed(run.seed)
-        seed_dropout(nn.ModuleList([model, state]), run.seed)
-        self.pace = 1.0  # share of the radius that the attack of this step has
-        self.epoch = 1 - state.ahead  # the epoch under way; from 1 on the network learns, and before that scouts do
-        self.step = 0  # steps done in it
+        self.epoch, self.step = 1, 0  # the running epoch, and its finished steps
         self.loss_sum = torch.zeros((), device=device)
 
-    @property
-    def augment(self) -> str:
-        """Random changes of images in the epoch under way: scouts see them moved, a little at least."""
-        own = self.run.augment
-        return own if self.epoch > 0 or "crop" in own else f"{own}-nudge"
+    @abstractmethod
+    def loss(self, batch: Batch) -> Scalar:
+        """The number to minimize on a batch."""
+
+    @abstractmethod
+    def pace(self, progress: float) -> None:
+        """Sets the rates after `progress` epochs, a fraction within an epoch."""
+
+    @abstractmethod
+    def close(self) -> dict[str, float]:
+        """Closes the epoch of the method's state and returns the numbers for its record."""
 
     @property
-    def batch_size(self) -> int:
-        """The samples of a step in the epoch under way."""
-        return self.run.batch_size if self.epoch > 0 else self.state.batch_size
+    @abstractmethod
+    def key(self) -> Hashable:
+        """What a step depends on besides tensors."""
 
     @property
-    def attack(self) -> TrainingAttack:
-        """The training attack at the radius of this step."""
-        run, size = self.run, self.run.attack_step_size * self.pace
-        pgd = PGD(run.eps * self.pace, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
-        return TrainingAttack(pgd, self.generator, self.sight)
+    @abstractmethod
+    def views(self) -> list[Views]:
+        """The forms of the networks that learn."""
 
     @property
-    def dropouts(self) -> list[Dropout]:
-        """Every dropout, which each count how often they were asked."""
-        return dropouts(self.model) + dropouts(self.state)
+    def order(self) -> int:
+        """The number of the running epoch that decides the order of the samples."""
+        return self.epoch
+
+    @property
+    def compiled(self) -> bool:
+        """Whether networks are compiled."""
+        return any(views.form == "compiled" for views in self.views)
+
+    def stop_compiling(self) -> None:
+        """Goes on without compiled networks."""
+        for views in self.views:
+            views.stop_compiling()
+
+    def advance(self, batch: Batch, share: float) -> Scalar:
+        """One step on a batch: the loss, its gradient, the optimizer; `share` is the batch's share of the epoch."""
+        loss = self.loss(batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.loss_sum += loss.detach() * share
+        return loss.detach()
+
+    def end_epoch(self) -> dict[str, Any]:
+        """Closes the epoch and returns its record."""
+        loss = self.loss_sum.item()
+        record: dict[str, Any] = {"epoch": self.epoch, "lr": self.rates[0], "loss": loss}
+        self.check_finite(loss)
+        record["state"] = self.close()
+        self.epoch, self.step = self.epoch + 1, 0
+        self.loss_sum.zero_()
+        return record
+
+    def set_rates(self, rates: list[float]) -> None:
+        """Gives each group of parameters its rate, where the optimizer reads it."""
+        if rates == self.rates:
+            return
+        self.rates = rates
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def check_finite(self, loss: float) -> None:
+        """Stops a training whose loss is NaN or infinite."""
+        if loss - loss != 0:
+            raise TrainingError(
+                f"the loss became {loss} in epoch {self.epoch}: lower --lr (now {self.run.lr:g}) "
+                f"or lengthen --warmup (now {self.run.warmup:g} epochs), and start in a new folder"
+            )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a resumed training needs to go on as if it had never stopped."""
+        """All that a resumed training needs."""
         return {
-            "model": self.model.state_dict(),
-            "state": self.state.state_dict(),
+            "modules": self.modules.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "dropout": [module.asked for module in self.dropouts],
+            "dropout": [module.asked for module in dropouts(self.modules)],
             "epoch": self.epoch,
             "step": self.step,
             "loss_sum": self.loss_sum,
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Takes everything back."""
-        self.model.load_state_dict(saved["model"])
-        self.state.load_state_dict(saved["state"])
+        """Restores everything."""
+        self.modules.load_state_dict(saved["modules"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.rates = []
         self.generator.set_state(saved["generator"].cpu())
-        for module, asked in zip(self.dropouts, saved["dropout"], strict=True):
+        for module, asked in zip(dropouts(self.modules), saved["dropout"], strict=True):
             module.asked.copy_(asked)
         self.epoch, self.step = saved["epoch"], saved["step"]
         self.loss_sum = saved["loss_sum"].to(self.loss_sum.device)
 
 
-class Engine(Protocol):
-    """How a step is executed."""
+class RunLearner(Learner):
+    """The network and the method's state of a run."""
 
-    name: str
-    attack_type: torch.dtype  # that attacks compute in
+    def __init__(self, run: Run, model: nn.Module, state: State, form: str = "plain") -> None:
+        learned = {"params": list(model.parameters()), "decays": True}
+        device = next(model.parameters()).device
+        modules = nn.ModuleDict({"model": model, "state": state})
+        super().__init__(run, modules, [learned, *state.param_groups(run.lr)], device)
+        seed_dropout(modules, run.seed)
+        self.model, self.state = model, state
+        self.epochs, self.batch_size = run.epochs, run.batch_size
+        self.form = Views(model, form, run.precision, attacked=run.attack_mode == "eval")
+        self.radius = 1.0  # share of eps in this step
 
-    def step(self, index: Indices) -> None:
-        """Trains on these samples and adds their share of the epoch's mean loss to the learner's sum."""
+    @property
+    def views(self) -> list[Views]:
+        """The forms of the network."""
+        return [self.form]
 
-    def searcher(self, size: int) -> nn.Module | None:
-        """The network as it is now in a quicker form to search for attacks with, in batches of this size, if any."""
+    @property
+    def key(self) -> Hashable:
+        """The phase of the method, and the radius."""
+        return self.run.method.phase(self.state, self.epoch), self.radius
 
+    def loss(self, batch: Batch) -> Scalar:
+        """The method's loss."""
+        run = self.run
+        view = self.form.at(usual=len(batch.y) == self.batch_size and self.radius == 1)
+        size = run.attack_step_size * self.radius
+        pgd = PGD(run.eps * self.radius, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
+        adversary = Adversary(pgd, view.model, self.generator, view.sight)
+        return run.method.loss(Step(view.model, batch, adversary, self.state, self.epoch))
 
-def train_epoch(learner: Learner, data: Dataset, engine: Engine | None = None) -> Iterator[int]:
-    """The rest of the epoch under way, a step at a time; what is yielded is the number of steps done."""
-    run = learner.run
-    engine = engine or Plain(learner, data)
-    steps = steps_per_epoch(len(data), learner.batch_size)
-    learner.model.train()
-    order = shuffled(len(data), run.seed, learner.epoch).to(data.labels.device)
-    set_pace(learner, learner.epoch - 1 + learner.step / steps)
-    for index in divided(order, learner.batch_size)[learner.step :]:
-        set_pace(learner, learner.epoch - 1 + (learner.step + 1) / steps)
-        with arithmetic(run.precision):
-            engine.step(index)
-        learner.step += 1
-        yield learner.step
+    def pace(self, progress: float) -> None:
+        """Linear warm-ups of rate and radius, and a tenth of the rate from each milestone on."""
+        run = self.run
+        factor = warm(progress, run.warmup) * DROP ** sum(self.epoch >= milestone for milestone in run.milestones)
+        groups = self.optimizer.param_groups
+        self.set_rates([run.lr * (factor if group["decays"] else 1.0) for group in groups])
+        self.radius = warm(progress, run.attack_warmup)
 
-
-class Plain:
-    """Every operation as Python comes to it."""
-
-    name = "plain"
-    attack_type = torch.float32
-
-    def __init__(self, learner: Learner, data: Dataset) -> None:
-        self.learner, self.data = learner, data
-
-    def step(self, index: Indices) -> None:
-        """One step on these samples."""
-        learner = self.learner
-        batch = batch_of(self.data, index, learner.augment, learner.generator)
-        learner.loss_sum += train_step(learner, batch) * (len(index) / len(self.data))
-
-    def searcher(self, size: int) -> nn.Module | None:
-        """There is none: attacks are on the network itself."""
-        return None
-
-
-@contextmanager
-def arithmetic(precision: str) -> Iterator[None]:
-    """Products of float32 on a GPU as this precision has them, by the quickest convolutions for sizes that repeat."""
-    cudnn = torch.backends.cudnn
-    before = cudnn.benchmark
-    cudnn.benchmark = True
-    try:
-        with products(exact=precision == "float32"):
-            yield
-    finally:
-        cudnn.benchmark = before
-
-
-def train_step(learner: Learner, batch: Batch) -> Tensor:
-    """One batch: the method's loss, its gradient, one step of the optimizer."""
-    loss = learner.run.method.loss(learner.seen_as, batch, learner.attack, learner.state, learner.epoch)
-    learner.optimizer.zero_grad()
-    loss.backward()
-    learner.optimizer.step()
-    return loss.detach()
-
-
-def end_epoch(learner: Learner) -> dict[str, Any]:
-    """Closes the epoch and returns its line of the history."""
-    loss = learner.loss_sum.item()
-    record: dict[str, Any] = {"epoch": learner.epoch, "lr": learner.rates[0 if learner.epoch > 0 else 1], "loss": loss}
-    check_finite(learner, loss)
-    record["state"] = learner.state.end_epoch()
-    learner.epoch, learner.step = learner.epoch + 1, 0
-    learner.loss_sum.zero_()
-    if learner.epoch == 1:  # the network begins: with the randomness that it would have had without scouts
-        learner.generator.manual_seed(learner.run.seed)
-    return record
-
-
-def set_pace(learner: Learner, progress: float) -> None:
-    """Rates and radius after `progress` epochs: linear warm-ups, and a tenth of the rate from each milestone on."""
-    run = learner.run
-    factor = warm(progress, run.warmup) * DROP ** sum(learner.epoch >= milestone for milestone in run.milestones)
-    set_rates(learner, [rate_of(group, run.lr, factor, progress) for group in learner.optimizer.param_groups])
-    learner.pace = warm(progress, run.attack_warmup) if learner.epoch > 0 else 1.0
-
-
-def rate_of(group: dict[str, Any], lr: float, factor: float, progress: float) -> float:
-    """The rate of a group of parameters: the run's, with or without its drops, or half a cosine before its start."""
-    if "begins" not in group:
-        return lr * (factor if group["decays"] else 1.0)
-    done = progress - group["begins"]
-    fallen = (1 + cos(pi * min(1.0, done / -group["begins"]))) / 2
-    return float(group["peak"] * warm(done, SCOUT_WARMUP) * fallen)
-
-
-def set_rates(learner: Learner, rates: list[float]) -> None:
-    """Gives each group of parameters its rate, where the optimizer reads it."""
-    if rates == learner.rates:
-        return
-    learner.rates = rates
-    for group, rate in zip(learner.optimizer.param_groups, rates, strict=True):
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+    def close(self) -> dict[str, float]:
+        """Closes the epoch of the method's state."""
+        return self.state.end_epoch()
 
 
 def warm(progress: float, epochs: float) -> float:
-    """The share of the full value after `progress` epochs of a linear rise that takes `epochs`."""
+    """The share of the full value after `progress` epochs of a linear rise over `epochs`."""
     return min(1.0, max(0.0, progress) / epochs) if epochs else 1.0
-
-
-def check_finite(learner: Learner, loss: float) -> None:
-    """Stops a training whose loss is no number any more."""
-    if loss - loss != 0:  # NaN and infinity
-        raise TrainingError(
-            f"the loss became {loss} in epoch {learner.epoch}: lower --lr (now {learner.run.lr:g}) "
-            f"or lengthen --warmup (now {learner.run.warmup:g} epochs), and start in a new folder"
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,7 @@ from orat.training.defaults import defaults_for
 if TYPE_CHECKING:
     from orat.methods import Method
 
-FORMAT = 1  # of run.json
+FORMAT = 2  # of run.json
 
 NOT_NEGATIVE = (
     "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
@@ -51,7 +52,6 @@ class Run:
     noise_rate: float = option(0.0, "share of the labels to change")
     noise_seed: int = option(0, "seed of the noise, independent of --seed")
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)", shown="FILE")
-    without_outliers_of: str | None = option(None, "folder of a finished run whose m largest losses are left out")
     init_from: str | None = option(None, "start from the weights of a finished run or in a file", shown="PATH")
     validation: float = option(None, "share of the training set held out to choose an epoch")
     epochs: int = option(None, "passes over the training set")
@@ -109,15 +109,26 @@ class Run:
     def from_record(cls, record: dict[str, Any]) -> Run:
         """The run that a record describes."""
         if record.get("format") != FORMAT:
-            raise InputError(f"run format {record.get('format')!r} is not {FORMAT}: written by another version of orat")
+            raise InputError(
+                f"the run is from an incompatible version of orat (format {record.get('format')}, not {FORMAT}): "
+                "use that version, or train again in a new folder"
+            )
         plain = {name: value for name, value in record.items() if name != "format"}
         method = dict(plain.pop("method"))
-        name = method.pop("name")
-        if ":" in name:
-            raise InputError(f"the run's method is {name}, which is not part of orat: a record imports no code")
-        for field in ("milestones", "image_size"):
-            plain[field] = None if plain[field] is None else tuple(plain[field])
-        return cls(method=METHODS[name](**method), **plain)
+        for name in ("milestones", "image_size"):
+            plain[name] = None if plain[name] is None else tuple(plain[name])
+        return cls(method=method_class(method.pop("name"))(**method), **plain)
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a recorded method: built in, or in an imported module; a record never imports code."""
+    if name in METHODS:
+        return METHODS[name]
+    module, _, attribute = name.partition(":")
+    found = getattr(sys.modules.get(module), attribute, None)
+    if not isinstance(found, type):
+        raise InputError(f"the method {name} of the run is not part of orat: import {module} before")
+    return found
 
 
 def floats(value: Run | Method) -> dict[str, float]:

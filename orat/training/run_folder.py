@@ -6,7 +6,8 @@ import io
 import json
 import os
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,22 @@ class RunFolder:
         self.path = path
         self.lock = FileLock(path / ".lock")
 
-    def claim(self, run: Run, train: Dataset) -> None:
-        """Makes the folder this run's, or finds that it already is; refuses a folder with anything else in it."""
+    @contextmanager
+    def claimed(self, run: Run, train: Dataset) -> Iterator[None]:
+        """Makes the folder this run's, for this process alone; refuses a folder with anything else in it."""
         self.check(run)
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             self.lock.acquire(blocking=False)
         except Timeout:
             raise InputError(f"{self.path} is in use by another process that trains this run: wait for it") from None
-        config = {"model": run.model, "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
-        self.write_json("config.json", config)
-        self.write_json("run.json", run.record())
+        try:
+            config = {"model": run.model, "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
+            self.write_json("config.json", config)
+            self.write_json("run.json", run.record())
+            yield
+        finally:
+            self.lock.release()
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Replaces one JSON file."""
@@ -64,48 +70,73 @@ class RunFolder:
         file = self.path / "result.json"
         return json.loads(file.read_text()) if file.is_file() else None
 
-    def history(self) -> list[dict[str, Any]]:
-        """The lines of the epochs so far; what a kill left of a last one is none."""
-        file = self.path / "history.jsonl"
+    def history(self, name: str = "history.jsonl") -> list[dict[str, Any]]:
+        """The records of the epochs so far, without a last line that a kill left unfinished."""
+        file = self.path / name
         whole, _, _ = file.read_text().rpartition("\n") if file.is_file() else ("", "", "")
         return [json.loads(line) for line in whole.splitlines()]
 
-    def write_history(self, records: list[dict[str, Any]]) -> None:
-        """The history with exactly these lines."""
-        lines = "".join(json.dumps(record) + "\n" for record in records)
-        replace_file(self.path / "history.jsonl", lines.encode())
+    def truncate(self, name: str, epoch: int) -> None:
+        """Drops the records of a history from this epoch on."""
+        records = [record for record in self.history(name) if record["epoch"] < epoch]
+        replace_file(self.path / name, "".join(json.dumps(record) + "\n" for record in records).encode())
 
-    def append_history(self, record: dict[str, Any]) -> None:
-        """The history with one more line."""
-        with (self.path / "history.jsonl").open("a") as file:
+    def append(self, name: str, record: dict[str, Any]) -> None:
+        """Adds one record to a history."""
+        with (self.path / name).open("a") as file:
             file.write(json.dumps(record) + "\n")
 
     def save_resume(self, content: dict[str, Any]) -> None:
-        """Replaces the one resume file, after the history that it counts on has reached the disk."""
-        with (self.path / "history.jsonl").open("a") as history:
-            os.fsync(history.fileno())
+        """Replaces the checkpoint, after the histories that it counts on have reached the disk."""
+        for file in self.path.glob("*.jsonl"):
+            with file.open("a") as history:
+                os.fsync(history.fileno())
         buffer = io.BytesIO()  # through memory, because torch reports a full disk as no OSError
         torch.save(content, buffer)
         replace_file(self.path / "resume.pt", buffer.getvalue())
 
     def can_resume(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint."""
         return (self.path / "resume.pt").is_file()
 
-    def load_resume(self, device: torch.device) -> dict[str, Any] | None:
-        """What was saved to go on from, if the run was stopped."""
+    def load_resume(self, device: torch.device, form: int, fingerprint: str) -> dict[str, Any] | None:
+        """The checkpoint, if there is one; refuses a checkpoint of another format, device or data set."""
+        file = self.path / "resume.pt"
         if not self.can_resume():
             return None
-        file = self.path / "resume.pt"
         try:
-            return torch.load(file, map_location=device, weights_only=True)
+            saved = torch.load(file, map_location=device, weights_only=True)
         except (RuntimeError, pickle.UnpicklingError, EOFError):
             raise InputError(f"{file} is damaged: remove it to start the run over") from None
+        if saved.get("format") != form:
+            raise InputError(
+                f"{file} is from an incompatible version of orat (format {saved.get('format')}, not {form}): "
+                "finish the run with that version, or give --out a new folder"
+            )
+        if saved["device"] != device.type:
+            raise InputError(
+                f"{self.path} was started on {saved['device']}, not on {device.type}: "
+                f"go on with --device {saved['device']}, or give --out a new folder"
+            )
+        if saved["fingerprint"] != fingerprint:
+            raise InputError(
+                f"the data of {self.path} changed since it was stopped "
+                f"({saved['fingerprint']} then, {fingerprint} now): bring it back, or give --out a new folder"
+            )
+        return saved
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Tensors by name as one safetensors file."""
-        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}  # no shared memory
         replace_file(self.path / f"{name}.safetensors", tensor_bytes(plain))
+
+    def has_tensors(self, name: str) -> bool:
+        """Whether there is a safetensors file of this name."""
+        return (self.path / f"{name}.safetensors").is_file()
+
+    def remove_tensors(self, name: str) -> None:
+        """Removes a safetensors file of this name, if there is one."""
+        (self.path / f"{name}.safetensors").unlink(missing_ok=True)
 
     def load_tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of one safetensors file."""
@@ -120,6 +151,11 @@ class RunFolder:
         """Writes the result, whose presence means done, and removes what only an unfinished run needs."""
         self.write_json("result.json", result)
         (self.path / "resume.pt").unlink(missing_ok=True)
+
+
+def default_folder(run: Run) -> Path:
+    """The folder of a run without --out: the same run, the same folder."""
+    return Path("runs") / f"{Path(run.data).stem}-{run.method_name.rpartition(':')[2]}-{run.id}"
 
 
 def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:

@@ -1,49 +1,50 @@
-"""Run -> what a training starts from: its data, relabeled and split, its network and its device."""
+"""Run -> what a training starts from: its data, relabeled and split, and its network."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from orat.core.errors import InputError, unknown
+from orat.core.errors import InputError
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
-from orat.data.loader import steps_per_epoch
+from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, relabel
-from orat.methods import Scouts, Setting
+from orat.methods.base import Scouts, Setting
 from orat.models import catalog as models
 from orat.models.catalog import CONVOLUTIONAL
 from orat.models.operations import forward_operations
-from orat.noise.inject import (
-    NOISES,
-    check_rate,
-)
-from orat.noise.truth import found_outliers
-from orat.training.filtering import filter_of
+from orat.models.quick_cnn import QuickCNN
+from orat.noise.inject import inject
 from orat.training.run import Run
+
+QUICK = "quick_cnn"
+ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
+ANOTHER = 1_000_003  # added to the seed for each scout network
+FOLDS, MOST_FOLDS = 2, 20
+EPOCHS, STEPS = 36, 3500  # of quick networks: enough of either
+MOST_EPOCHS = 100  # of few samples, where cost does not count: more are no help
+OTHERS = 0.4  # share of these epochs for other networks: LeNet judges MNIST as well after 14 epochs as after 20
+SHARE = 0.07  # of the run's arithmetic at most, which on a GPU is twice the share of its time
+FEWEST = 8  # epochs at least, if the run has as many
+LARGEST_BATCH, FEWEST_STEPS = 512, 100  # samples that a GPU takes at once, and steps that an epoch should have
+OWN_BATCH = 128  # the batch size for which the networks' own rates hold
+RATE = 0.06  # of networks that are not quick
 
 
 def with_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
-    """The data set with noisy labels, which remembers the true ones."""
-    if kind not in NOISES:
-        raise unknown("noise", kind, NOISES)
-    check_rate(rate)
-    if kind == "none" and rate > 0:
-        raise InputError(f"noise 'none' with rate {rate}: give rate 0, or a kind of noise")
-    if kind == "none":
-        # Nobody vouches for the labels here, so they do not become the truth.
-        return dataset
-    return relabel(dataset, NOISES[kind](dataset, rate, seed))
-
-
-QUICK = "quick_cnn"  # a network for scouts
-ATTACKED, LEARNED = 2, 3  # times the arithmetic of an answer: of the gradient to an image, and to the weights too
-ANOTHER = 1_000_003  # added to the seed for each other network
+    """The data set with noisy labels; the labels before the noise become the true labels."""
+    inputs = as_input(dataset.images.cpu()) if kind == "instance" else None
+    labels = inject(kind, dataset.labels.cpu(), dataset.classes, rate, seed, inputs)
+    # Labels of a data set without noise may be wrong, so they do not become the true labels.
+    return dataset if kind == "none" else relabel(dataset, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,77 +54,44 @@ class Parts:
     train: Dataset
     validation: Dataset | None
     test: Dataset | None
-    index: Tensor  # where the samples of `train` lie in the training set as it was read
-    total: int  # samples in the training set as it was read, less those left out
-    left_out: dict[str, Any] | None = None  # by which run or file of labels, how many, and how rightly
+    ids: Tensor  # positions of the samples of `train` in the training set as read
+    total: int  # samples of the training set as read, without those left out
+    left_out: dict[str, Any] | None = None  # the file of labels that leaves samples out, and how many
 
 
-def prepare(run: Run, data_dir: Path | None = None, device: str = "cpu") -> Parts:
-    """The data of a run: read, relabeled, without the outliers of another run, and split by the run's seed."""
-    source = filter_of(run)
+def prepare(run: Run, data_dir: Path | None = None) -> Parts:
+    """The data of a run: read, relabeled, and split by the run's seed."""
     splits = data.load(run.data, data_dir, run.image_size)
     full, kept = labeled(run, splits.train)
     left_out: dict[str, Any] | None = None
     if len(full) < len(splits.train):
         left_out = {"run": run.labels, "cut": len(splits.train) - len(full), "of": len(splits.train)}
-    if source is not None:
-        if left_out is not None:
-            raise InputError(f"{run.labels} leaves samples out, as without_outliers_of does: give one of them")
-        cut = source.outliers(full, device)
-        kept, left_out = (~cut).nonzero().flatten(), {"run": run.without_outliers_of, **found_outliers(cut, full)}
-        full = full.take(kept)
     order = torch.randperm(len(full), generator=torch.Generator().manual_seed(run.seed))
     held_out = round(run.validation * len(full))
     if held_out >= len(full):
         raise InputError(f"validation = {run.validation:g} holds out all of {len(full)} samples: give a smaller share")
-    index = order[held_out:].sort().values
+    ids = order[held_out:].sort().values
     validation = full.take(order[:held_out].sort().values) if held_out else None
-    return Parts(full.take(index), validation, splits.test, kept[index], len(full), left_out)
+    return Parts(full.take(ids), validation, splits.test, kept[ids], len(full), left_out)
 
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
     """A training set as read with the run's labels, and where the samples lie in it that its label file keeps."""
     kept = torch.arange(len(train))
     if run.labels is not None:
-        labels = from_file(Path(run.labels), len(train), train.classes)
+        labels = from_file(run.labels, len(train), train.classes, train.paths)
         kept = (labels != LEFT_OUT).nonzero().flatten()
         train = relabel(train.take(kept), labels[kept])
     return with_noise(train, run.noise, run.noise_rate, run.noise_seed), kept
 
 
-def setting_of(run: Run, parts: Parts) -> Setting:
-    """What the run's method may want to know before it starts."""
-    n = len(parts.train)
-    steps = steps_per_epoch(n, run.batch_size)
-    classes = len(parts.train.classes)
+def setting_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> Setting:
+    """What the run's method may know before the first step."""
+    train, steps = parts.train, steps_per_epoch(len(parts.train), run.batch_size)
     attack = run.attack_steps, run.attack_start
-    batch_size, making = run.batch_size, partial(scouts, run, parts)
-    return Setting(n, parts.total, classes, steps, run.epochs, run.milestones, *attack, batch_size, making)
-
-
-def another(run: Run, parts: Parts, number: int) -> nn.Module:
-    """A network like the run's with first weights of its own."""
-    return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), parts.train)
-
-
-def scouts(run: Run, parts: Parts, name: str | None = None) -> Scouts:
-    """Networks of this name to learn before the run's; if none is said, a quick one, or its own if cheaper."""
-    name = name or cheaper(run, parts.train)
-    theirs, own = operations(run, parts.train, name), operations(run, parts.train, run.model)
-    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # an answer goes forth only
-    return Scouts(partial(another, replace(run, model=name), parts), cost, name == QUICK)
-
-
-def cheaper(run: Run, train: Dataset) -> str:
-    """The network that takes less arithmetic: one that learns images quickly, or the run's own."""
-    if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
-        return run.model
-    return min((run.model, QUICK), key=partial(operations, run, train))
-
-
-def operations(run: Run, train: Dataset, name: str) -> int:
-    """How much arithmetic a network of this name takes to say something of one sample."""
-    return forward_operations(build_model(replace(run, model=name), train), train.shape)
+    labels = train.labels if predictions is None else train.labels.to(predictions.device)
+    counts = len(train), parts.total, len(train.classes), steps, run.epochs
+    return Setting(*counts, run.milestones, *attack, labels, predictions)
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:
@@ -136,3 +104,73 @@ def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel, of values in [0, 1]."""
     values = train.images.double().movedim(1, 0).flatten(1) / (255 if train.images.dtype == torch.uint8 else 1)
     return values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How scout networks are trained."""
+
+    make: Callable[[int], nn.Module]  # the network of a fold
+    cost: float  # of an epoch of two folds, in epochs of the run
+    quick: bool  # whether the network learns at a high rate
+    epochs: int
+    batch_size: int
+    scale: float  # the batch size as a multiple of the run's
+    folds: int = FOLDS
+
+
+def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan:
+    """Scout networks that train as long as it helps, whatever it costs."""
+    train, n = parts.train, len(parts.train)
+    model = scouts.model or cheaper(run, train)
+    theirs, own = operations(run, train, model), operations(run, train, run.model)
+    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # predicting is a forward pass
+    batch_size = min(LARGEST_BATCH, max(run.batch_size, n // FEWEST_STEPS))
+    epochs = max(EPOCHS, ceil(STEPS * batch_size / n))
+    make = partial(another, replace(run, model=model), train)
+    return Plan(make, cost, model == QUICK, epochs, batch_size, batch_size / run.batch_size, folds)
+
+
+def another(run: Run, train: Dataset, number: int) -> nn.Module:
+    """A network of the run with initial weights of its own."""
+    return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), train)
+
+
+def cheaper(run: Run, train: Dataset) -> str:
+    """The network with less arithmetic: the quick network for images, or the run's own."""
+    if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
+        return run.model
+    return min((run.model, QUICK), key=partial(operations, run, train))
+
+
+def operations(run: Run, train: Dataset, model: str) -> int:
+    """The arithmetic of a forward pass of one sample through a network."""
+    return forward_operations(build_model(replace(run, model=model), train), train.shape)
+
+
+def affordable(plan: Plan, run: Run, epochs: int | None) -> Plan:
+    """The plan with the given number of epochs, or with as many as cost little beside the run."""
+    enough = plan.epochs if plan.quick else int(OTHERS * plan.epochs)
+    most = max(int(SHARE * run.epochs / plan.cost), min(FEWEST, run.epochs))
+    return replace(plan, epochs=epochs or min(enough, most))
+
+
+def check_folds(folds: int, epochs: int | None, n: int | None = None) -> None:
+    """Refuses numbers of folds and epochs that give no predictions."""
+    if not 2 <= folds <= MOST_FOLDS or (n is not None and folds > n):
+        raise InputError(f"folds = {folds}: give 2 to {MOST_FOLDS}, and no more than there are samples")
+    if epochs is not None and epochs < 1:
+        raise InputError(f"epochs = {epochs}: give 1 or more")
+
+
+def groups_of(networks: nn.ModuleList, plan: Plan, lr: float) -> list[dict[str, Any]]:
+    """The networks' parameters with their peak rate: the network's own or the run's, the higher one.
+
+    Their own rate comes with weight decay and Nesterov's momentum; quick networks always take their own.
+    """
+    of_run = lr * plan.scale
+    own = (QuickCNN.rate if plan.quick else RATE) * plan.batch_size / OWN_BATCH
+    group: dict[str, Any] = {"lr": lr, "peak": of_run}
+    if plan.quick or own > of_run:
+        group |= {"peak": own, "weight_decay": QuickCNN.decay, "nesterov": True}
+    return [{"params": list(network.parameters()), **group} for network in networks]

@@ -1,46 +1,51 @@
-"""Run -> folder: load, train, evaluate, checkpoint, resume."""
+"""Run -> folder: prepare, cross-fit where the method needs predictions, train, test, and resume."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.core.console import Display
-from orat.core.device import choose_device, until_done
-from orat.core.errors import InputError
+from orat.core.device import choose_device, hardware, versions
 from orat.core.numbers import radius
-from orat.core.provenance import hardware, versions
-from orat.data.loader import on_device, steps_per_epoch
+from orat.data.loader import Loader, ResidentLoader, loader
 from orat.data.source import Dataset
-from orat.evaluation.accuracy import Searchers, evaluate, predict
-from orat.noise.truth import found_corrections, found_outliers, lost_classes
-from orat.training.engine import engine_for
-from orat.training.filtering import left_out_words
+from orat.evaluation.accuracy import Searchers, evaluate
+from orat.methods.base import Decision, State
+from orat.models.layers import dropouts
+from orat.noise.truth import found_corrections, found_removed
+from orat.training.cross_fit import scout_learner, scout_loader
+from orat.training.engine import Eager, Engine, Execution, execution
 from orat.training.first_weights import load_first, origin_words
-from orat.training.learner import Learner, check_finite, end_epoch, train_epoch
-from orat.training.lines import Pace, collapse, epoch_line, epoch_name, lost_words
+from orat.training.graph import Graph
+from orat.training.learner import Learner, RunLearner
+from orat.training.loop import Event, fit
+from orat.training.observers import (
+    Checkpoints,
+    Corrections,
+    Guard,
+    History,
+    Lines,
+    Observer,
+    Steps,
+    Validate,
+    Warnings,
+)
 from orat.training.run import Run
-from orat.training.run_folder import RunFolder, weights
-from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.run_folder import RunFolder, default_folder
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, setting_of
 
-SAVE_EVERY = 300.0  # seconds within a long epoch
-SAVE_AT_MOST_EVERY = 1.0  # seconds between the checkpoints and the lines of very short epochs
-SAVED_IN = 0.01  # seconds: checkpoints that take longer come less often, to take 1 % of the time at most
-FORMAT = 8  # of checkpoints: an older one was made by other steps
-VALIDATION_ATTACK = "pgd10"
-WATCHED = 1000  # samples that are looked at for a collapse where nothing is held out
-COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything: a network that learns has left it by then
+FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
+CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
 
-
-def default_folder(run: Run) -> Path:
-    """Where a run goes if nothing is said: the same run, the same folder."""
-    return Path("runs") / f"{Path(run.data).stem}-{run.method_name}-{run.id}"
+Result = dict[str, Any]
+MakeObservers = Callable[["Session", RunLearner], Sequence[Observer]]
 
 
 def train(
@@ -50,249 +55,241 @@ def train(
     device: str = "auto",
     display: Display | None = None,
     engine: str = "auto",
-) -> dict[str, Any]:
-    """Trains and tests a run in its folder, from where it stands; returns the content of its result.json.
+    observers: MakeObservers | None = None,
+) -> Result:
+    """Trains and tests a run in its folder, from its last checkpoint on; returns the content of its result.json.
 
-    `engine` says how steps are executed: plain, replica, recorded, compiled, or auto for the quickest.
+    `engine` says how steps are executed: plain, folded, recorded, compiled, or auto for the quickest.
     """
-    job = open_job(run, out, data_dir, device, display or Display(), engine)
-    for _ in job.steps():
-        pass
-    return job.result
+    events = training(run, out, data_dir, device, display or Display(), engine, observers)
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            return end.value
 
 
-def open_job(
-    run: Run, out: str | Path | None, data_dir: str | Path | None, device: str, display: Display, engine: str
-) -> Job | Done:
-    """A run in its folder, ready to go on; nothing is left to do where it is finished."""
+def training(
+    run: Run,
+    out: str | Path | None,
+    data_dir: str | Path | None,
+    device: str,
+    display: Display,
+    engine: str,
+    observers: MakeObservers | None = None,
+) -> Generator[Event, None, Result]:
+    """The same as a generator: yields after each step, so that several runs can take turns, and returns the result."""
     folder = RunFolder(Path(out) if out else default_folder(run))
     folder.check(run)
     if (result := folder.result()) is not None:
         display.line(f"{folder.path} is finished already")
-        return Done(result)
+        return result
     where = choose_device(device)
-    parts = prepare(run, None if data_dir is None else Path(data_dir), str(where))
-    model = build_model(run, parts.train)
-    origin = None if folder.can_resume() else load_first(model, run)
-    model = model.to(where)
-    state = run.method.start(setting_of(run, parts)).to(where)
-    return Job(folder, Learner(run, model, state), parts, display, where, origin, engine)
+    parts = prepare(run, None if data_dir is None else Path(data_dir))
+    session = Session(run, folder, parts, where, display, engine)
+    return (yield from session.events(observers))
 
 
-@dataclass(frozen=True)
-class Done:
-    """A run that is finished."""
+class Session:
+    """One sitting at a run in its folder: from the last checkpoint to the result, or to the next interruption."""
 
-    result: dict[str, Any]
-
-    def steps(self) -> Iterator[None]:
-        """None is left."""
-        yield from ()
-
-
-class Job:
-    """One training in its folder, from the last checkpoint to the result."""
-
-    def __init__(
-        self,
-        folder: RunFolder,
-        learner: Learner,
-        parts: Parts,
-        display: Display,
-        device: torch.device,
-        origin: dict[str, Any] | None = None,
-        engine: str = "auto",
-    ) -> None:
-        self.folder, self.learner, self.display, self.device = folder, learner, display, device
-        self.run, self.parts, self.origin = learner.run, parts, origin
-        self.data = on_device(parts.train, device)
-        steps = steps_per_epoch(len(self.data), learner.run.batch_size) * learner.run.epochs
-        self.engine = engine_for(learner, self.data, display, engine, steps)
-        self.result: dict[str, Any] = {}
+    def __init__(self, run: Run, folder: RunFolder, parts: Parts, device: torch.device, display: Display, engine: str):
+        self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
+        self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
+        self.execution = self.possible(execution(engine, device, self.loader.steps * run.epochs), self.loader)
         self.fingerprint = parts.train.fingerprint()
-        self.chosen: dict[str, Any] = {"epoch": 0, "score": -1.0, "weights": {}}
-        self.constant_epochs = 0  # in a row, in which the network gave one class to everything
-        self.seconds = 0.0  # of training, over all sittings
-        self.warned: set[str] = set()  # kinds of warnings that were said
-        self.saved_at = self.told_at = self.started = time.monotonic()
-        self.pace = Pace()
-        self.saving = 0.0  # seconds that the last checkpoint took
+        self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
+        self.origin: dict[str, Any] | None = None  # of the initial weights
 
-    @property
-    def epoch_steps(self) -> int:
-        """Those of the epoch under way."""
-        return steps_per_epoch(len(self.data), self.learner.batch_size)
+    def possible(self, wanted: Execution, batches: Loader) -> Execution:
+        """The execution, without recording where the data do not fit on the device."""
+        if not wanted.recorded or isinstance(batches, ResidentLoader):
+            return wanted
+        self.display.line("steps are not recorded: the data do not fit on the device, each batch comes from the host")
+        return Execution("folded")
 
-    def steps(self) -> Iterator[None]:
-        """Goes on to the last epoch, a step at a time, then tests."""
-        self.folder.claim(self.run, self.parts.train)
-        try:
-            self.introduce()
-            self.resume()
-            while self.learner.epoch <= self.run.epochs:
-                yield from self.one_epoch()
-            self.save()
-            self.result = self.test()
-            self.folder.finish(self.result)
-        finally:
-            self.folder.lock.release()
+    def events(self, make: MakeObservers | None) -> Generator[Event, None, Result]:
+        """Trains from the last checkpoint to the last epoch, then tests."""
+        run, scouts = self.run, self.run.method.scouts()
+        model = build_model(run, self.parts.train)
+        if run.init_from is not None and not self.folder.can_resume():
+            self.origin = load_first(model, run, run.init_from)
+        model = model.to(self.device)
+        plan = None if scouts is None else affordable(plan_for(run, self.parts, scouts), run, scouts.epochs)
+        state = run.method.start(setting_of(run, self.parts)) if plan is None else None
+        with self.folder.claimed(run, self.parts.train):
+            self.introduce(state)
+            saved = self.load()
+            if plan is not None:
+                predictions = yield from self.cross_fit(plan, model, saved)
+                state = run.method.start(setting_of(run, self.parts, predictions.to(self.device)))
+                self.display.line(f"{run.method_name}: {state.describe()}")
+            assert state is not None
+            learner = RunLearner(run, model, state.to(self.device), self.execution.form)
+            validate = Validate(run, model, self.parts.validation)
+            extra = [] if make is None else make(self, learner)
+            yield from self.train(learner, validate, extra, saved)
+            result = self.test(learner, validate)
+            self.folder.finish(result)
+        return result
 
-    def introduce(self) -> None:
-        """What is about to happen, in one line, and where the first weights come from, in another."""
+    def introduce(self, state: State | None) -> None:
+        """Prints what is about to happen, and where the initial weights come from."""
         parts, run = self.parts, self.run
         counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
-        counts += [left_out_words(parts.left_out)] if parts.left_out else []
-        state = self.learner.state.describe()
+        counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
+        details = "automatic" if state is None else state.describe()
         self.display.line(
-            f"{run.method_name}{f' ({state})' if state else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
+            f"{run.method_name}{f' ({details})' if details else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
             f"{run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
         )
         if self.origin:
             self.display.line(origin_words(self.origin, len(parts.train.classes)))
 
-    def resume(self) -> None:
-        """Takes up the last checkpoint, if there is one, and drops the history that it does not know of."""
-        saved = self.folder.load_resume(self.device)
+    def cross_fit(self, plan: Plan, model: nn.Module, saved: dict[str, Any] | None) -> Generator[Event, None, Tensor]:
+        """The cross-fitted predictions: those of the folder, or by training scout networks."""
         if saved is None:
-            self.folder.write_history([])
-            return
-        if saved.get("format") != FORMAT:
-            raise InputError(
-                f"{self.folder.path} was stopped by another version of orat, whose steps were other ones: "
-                "finish it with that one, or give --out a new folder"
-            )
-        if saved["device"] != self.device.type:
-            raise InputError(
-                f"{self.folder.path} was started on {saved['device']}, not on {self.device.type}: "
-                f"go on with --device {saved['device']}, or give --out a new folder"
-            )
-        if saved["fingerprint"] != self.fingerprint:
-            raise InputError(
-                f"the data of {self.folder.path} changed since it was stopped "
-                f"({saved['fingerprint']} then, {self.fingerprint} now): bring it back, or give --out a new folder"
-            )
-        self.learner.load_state_dict(saved["learner"])
-        self.chosen, self.constant_epochs = saved["chosen"], saved["constant_epochs"]
-        self.seconds, self.origin = saved["seconds"], saved["origin"]
-        known = [record for record in self.folder.history() if record["epoch"] < self.learner.epoch]
-        self.folder.write_history(known)
-        at = self.name_of(self.learner.epoch) + (f", step {self.learner.step + 1}" if self.learner.step else "")
-        self.display.line(f"{self.folder.path}: going on from {at}")
+            self.folder.remove_tensors("predictions")
+        elif self.folder.has_tensors("predictions"):
+            return self.folder.load_tensors("predictions")["log_probs"]
+        batches = scout_loader(self.run, self.parts, plan, self.device)
+        how = execution(self.execution.kind, self.device, batches.steps * plan.epochs, at_most=True)
+        learner = scout_learner(self.run, self.parts, plan, how.form, self.device, len(dropouts(model)))
+        lines, history = Lines(self.display, plan.epochs, CROSS_FITTING), History(self.folder, "cross_fit.jsonl")
+        yield from self.observed(CROSS_FITTING, learner, batches, how, [history, lines], lines, saved)
+        predictions = learner.predictions()
+        self.folder.save_tensors("predictions", {"log_probs": predictions, "id": self.parts.ids})
+        return predictions
 
-    def save(self) -> None:
+    def train(
+        self, learner: RunLearner, validate: Validate, extra: Sequence[Observer], saved: dict[str, Any] | None
+    ) -> Generator[Event, None, None]:
+        """The epochs of the run."""
+        run, parts, state = self.run, self.parts, learner.state
+        lines = Lines(self.display, run.epochs)
+        observers = [
+            Corrections(state, parts.train), validate, *extra, History(self.folder),
+            Warnings(self.display, state, parts.train, lines.name), lines,
+        ]  # fmt: skip
+        if not any(isinstance(one, Guard) for one in extra):
+            observers.append(Guard(run, learner.model, parts.validation, parts.train, self.loader.steps))
+        yield from self.observed(TRAINING, learner, self.loader, self.execution, observers, lines, saved)
+
+    def observed(
+        self,
+        stage: str,
+        learner: Learner,
+        batches: Loader,
+        how: Execution,
+        observers: Sequence[Observer],
+        lines: Lines,
+        saved: dict[str, Any] | None,
+    ) -> Generator[Event, None, None]:
+        """One stage, from its checkpoint if there is one; every observer sees every event."""
+        history = next(one for one in observers if isinstance(one, History))
+        if saved is not None and saved["stage"] == stage:
+            learner.load_state_dict(saved["learner"])
+            for observer in observers:
+                observer.load_state_dict(saved["observers"].get(type(observer).__name__, {}))
+            at = f", step {learner.step + 1}" if learner.step else ""
+            if learner.epoch <= learner.epochs:
+                self.display.line(f"{self.folder.path}: resuming at {lines.name(learner.epoch)}{at}")
+        history.begin(learner.epoch)
+        engine: Engine = Graph(learner, self.display) if how.recorded else Eager()
+        checkpoints = Checkpoints(
+            lambda: self.save(stage, learner, observers),
+            lambda: learner.check_finite(learner.loss_sum.item()),
+            learner.epochs,
+        )
+        with self.display.bar() as bar:
+            watching = [*observers, Steps(bar, lines.name), checkpoints]
+            for event in fit(learner, batches, engine):
+                for observer in watching:
+                    observer(event)
+                yield event
+
+    def save(self, stage: str, learner: Learner, observers: Sequence[Observer]) -> None:
         """Replaces the checkpoint."""
-        started = time.monotonic()
         content = {
             "format": FORMAT,
             "device": self.device.type,
             "fingerprint": self.fingerprint,
-            "learner": self.learner.state_dict(),
-            "chosen": self.chosen,
-            "constant_epochs": self.constant_epochs,
+            "stage": stage,
+            "learner": learner.state_dict(),
+            "observers": {type(one).__name__: one.state_dict() for one in observers},
             "origin": self.origin,
-            "seconds": self.seconds + started - self.started,
+            "seconds": self.seconds + time.monotonic() - self.started,
         }
         self.folder.save_resume(content)
-        self.saved_at = time.monotonic()
-        self.saving = self.saved_at - started
 
-    def one_epoch(self) -> Iterator[None]:
-        """The rest of the epoch under way: its steps, its validation, its line, its checkpoint."""
-        learner, started = self.learner, time.monotonic()
-        epoch = train_epoch(learner, self.data, self.engine)
-        for _ in self.display.track(epoch, self.name_of(learner.epoch), self.epoch_steps, learner.step):
-            yield
-            if time.monotonic() - self.saved_at > SAVE_EVERY:
-                check_finite(learner, learner.loss_sum.item())
-                self.save()
-        yield from until_done(self.device)
-        record = end_epoch(learner)
-        if (used := learner.state.corrected()) is not None:
-            record["corrections"] = found_corrections(used, self.data)
-        record["validation"] = self.validate(record["epoch"]) if record["epoch"] > 0 else {}
-        record["seconds"] = round(time.monotonic() - started, 3)
-        self.folder.append_history(record)
-        self.tell(record)
-        if self.constant_epochs >= max(COLLAPSED_EPOCHS, COLLAPSED_STEPS / self.epoch_steps, self.run.epochs / 20):
-            raise collapse(self.run, self.constant_epochs)
-        if time.monotonic() - self.saved_at > SAVE_AT_MOST_EVERY * max(1.0, self.saving / SAVED_IN):
-            self.save()
+    def load(self) -> dict[str, Any] | None:
+        """The last checkpoint, if there is one that fits."""
+        saved = self.folder.load_resume(self.device, FORMAT, self.fingerprint)
+        if saved is not None:
+            self.seconds, self.origin = saved["seconds"], saved["origin"]
+        return saved
 
-    def validate(self, epoch: int) -> dict[str, float]:
-        """Accuracy on what is held out; remembers the best epoch and watches for a collapse."""
-        model, held_out = self.learner.model, self.parts.validation
-        watched = held_out or self.parts.train.take(torch.arange(min(WATCHED, len(self.data))))
-        one_class = len(predict(model, watched).unique()) == 1 and len(watched.labels.unique()) > 1
-        self.constant_epochs = self.constant_epochs + 1 if one_class and epoch > self.run.warmup else 0
-        if held_out is None:
-            return {}
-        accuracy = evaluate(model, held_out, suite(self.run.eps, self.run.norm, [VALIDATION_ATTACK]), self.run.seed)
-        if accuracy[VALIDATION_ATTACK] >= self.chosen["score"]:
-            self.chosen = {"epoch": epoch, "score": accuracy[VALIDATION_ATTACK], "weights": weights(model)}
-        return accuracy
-
-    def tell(self, record: dict[str, Any]) -> None:
-        """The epoch as one line, and each kind of warning once."""
-        cut = self.learner.state.cut() if record["state"].get("cut") else None
-        lost = None if cut is None else lost_words(lost_classes(cut, self.parts.train))
-        for kind, warning in (("method", self.learner.state.warning()), ("class", lost)):
-            if warning and kind not in self.warned:
-                self.display.line(f"warning: {self.name_of(record['epoch'])}: {warning}")
-                self.warned.add(kind)
-        self.pace.add(record)
-        last = record["epoch"] == self.run.epochs
-        if time.monotonic() - self.told_at < SAVE_AT_MOST_EVERY and not last:
-            return
-        self.told_at = time.monotonic()
-        self.display.line(epoch_line(record, self.name_of(record["epoch"]), self.run.epochs, self.pace.take()))
-
-    def name_of(self, epoch: int) -> str:
-        """An epoch as people are told of it."""
-        return epoch_name(epoch, self.run.epochs, self.learner.state.ahead)
-
-    def test(self) -> dict[str, Any]:
-        """Weights and state to their files, and accuracy on the test part: of the last epoch, and of the chosen one."""
-        learner, parts = self.learner, self.parts
-        cut, used = learner.state.cut(), learner.state.corrected()
+    def test(self, learner: RunLearner, validate: Validate) -> Result:
+        """Writes weights and state, and tests the last epoch and the epoch that validation chose."""
+        run = self.run
         self.folder.save_tensors("model", learner.model.state_dict())
-        self.folder.save_tensors("state", learner.state.tensors() | {"index": parts.index})
-        result: dict[str, Any] = {
-            "run": self.run.id,
-            "eps": self.run.eps,
-            "norm": self.run.norm,
-            "examples": len(parts.test) if parts.test else 0,
-            "last": {"epoch": self.run.epochs, **self.accuracy("last epoch")},
+        self.folder.save_tensors("state", self.state_tensors(learner.state))
+        result: Result = {
+            "run": run.id,
+            "eps": run.eps,
+            "norm": run.norm,
+            "examples": len(self.parts.test) if self.parts.test else 0,
+            "last": {"epoch": run.epochs, **self.accuracy(learner.model, "last epoch")},
             "chosen": None,
-            "outliers": None if cut is None else found_outliers(cut, parts.train),
-            "corrections": None if used is None else found_corrections(used, self.data),
-            "left_out": parts.left_out,
+            **self.quality(learner.state.decision() or Decision()),
+            "left_out": self.parts.left_out,
             "init_from": self.origin,
         }
-        if self.chosen["epoch"]:
-            self.folder.save_tensors("chosen", self.chosen["weights"])
+        if validate.epoch:
+            self.folder.save_tensors("chosen", validate.weights)
             result["chosen"] = result["last"]
-            if self.chosen["epoch"] != self.run.epochs:
-                learner.model.load_state_dict(self.chosen["weights"])
-                result["chosen"] = {"epoch": self.chosen["epoch"], **self.accuracy("chosen epoch")}
+            if validate.epoch != run.epochs:
+                learner.model.load_state_dict(validate.weights)
+                accuracy = self.accuracy(learner.model, "chosen epoch")
+                result["chosen"] = {"epoch": validate.epoch, **accuracy}
         seconds = self.seconds + time.monotonic() - self.started
         return result | {
             "seconds": round(seconds, 1),
             "fingerprint": self.fingerprint,
-            "made_with": self.made_with(),
+            "made_with": self.made_with(learner),
         }
 
-    def made_with(self) -> dict[str, str]:
+    def quality(self, decision: Decision) -> Result:
+        """How many samples were removed and relabeled, and how rightly where the true labels are known."""
+        train = self.parts.train
+        return {
+            "outliers": None if decision.keep is None else found_removed(decision.flagged(train.labels), train.wrong),
+            "corrections": None
+            if decision.labels is None
+            else found_corrections(decision.labels, train.labels, train.truth),
+        }
+
+    def state_tensors(self, state: State) -> dict[str, Tensor]:
+        """The method's tensors, its decision for every training sample, and the samples' positions in the data set."""
+        decision, given = state.decision(), self.parts.train.labels
+        tensors = state.tensors() | {"id": self.parts.ids}
+        if decision is not None:
+            keep = torch.ones(len(given), dtype=torch.bool) if decision.keep is None else decision.keep
+            tensors |= {"keep": keep, "labels": given if decision.labels is None else decision.labels}
+        return tensors
+
+    def made_with(self, learner: RunLearner) -> dict[str, str]:
         """The versions and the hardware behind the result, and how steps were executed."""
         return versions() | {
             "device": f"{self.device.type} {hardware(self.device)['device']}",
-            "engine": self.engine.name,
-            "attacks_in": str(self.engine.attack_type).removeprefix("torch."),
+            "engine": self.execution.kind,
+            "attacks_in": str(learner.form.attack_type).removeprefix("torch."),
         }
 
-    def accuracy(self, label: str, searchers: Searchers | None = None) -> dict[str, float]:
-        """Accuracy on the test part under the paper's attacks, which may go uphill on a quicker form of the network."""
+    def accuracy(self, model: nn.Module, label: str, searchers: Searchers | None = None) -> dict[str, float]:
+        """Accuracy on the test part under the paper's attacks, which may search on a quicker form of the network."""
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
         attacks = suite(self.run.eps, self.run.norm)
-        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display, searchers)
+        return evaluate(model, self.parts.test, attacks, self.run.seed, self.display, searchers)

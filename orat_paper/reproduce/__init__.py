@@ -1,14 +1,15 @@
-"""The paper's tables and figures as lists of cells, each of them a run, and the report that joins both.
+"""The paper's tables and figures: lists of cells, each a run, and the report of ours beside the paper's.
 
-cells.py       what a cell is, and which are chosen
+cells.py       a cell, and the choice of cells
 artifacts.py   every table and figure as cells, from the paper's numbers in paper/*.csv
 settings.py    cell, protocol, seed -> Run
-every_epoch.py runs that are tested after each epoch, or never given up
-outcomes.py    what finished runs say of a cell
-carrying_out.py runs what is missing
-costs.py       how long that takes
-joining.py     ours beside theirs
-showing.py     tables for a terminal
-figures.py     the picture of each, drawn from the join and its runs by line_, number_ and toy_figures.py
-panels.py      what pictures share
+reports.py     runs of other machines, read from their reports
+every_epoch.py tests after every epoch
+trials.py      trains and tests missing cells
+outcomes.py    accuracies of finished runs
+costs.py       estimates of time
+comparison.py  ours beside the paper's
+tables.py      tables for a terminal
+overview.py    the list of all tables and figures
+figures.py     pictures, drawn by line_, number_, rate_ and toy_figures.py with the parts of panels.py
 """

@@ -15,14 +15,14 @@ PAPER = Path(__file__).parent / "paper"  # the numbers of the paper's tables
 ACCURACY = ("natural", "fgsm", "pgd20", "cw")
 PROTOCOLS = ("ours", "authors")
 OURS = ("ours",)
-AUTOMATIC = "ORAT automatic"  # of ours, which the paper does not have
-RANKED = ("ORAT", "AT w/o")  # methods that take the paper's k and m
+AUTOMATIC = "ORAT automatic"  # ORAT (automatic) in reports; not in the paper
+RANKED = ("ORAT", "AT w/o")  # methods with the paper's k and m
 
-OTHERS = ("ST", "AT", "GAIRAT", "MAIL", "WMMR", "RAA")  # that ORAT is compared with
+OTHERS = ("ST", "AT", "GAIRAT", "MAIL", "WMMR", "RAA")  # the methods beside ORAT
 
 RADII = {"mnist": ("0.1", "0.2"), "cifar10": ("2/255", "8/255"), "cifar100": ("2/255", "8/255")}
 SIZES = {"mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000}
-# The paper draws the effect of m and of k without saying at which values: these are ours.
+# The paper draws the effects of m and of k without their values; these are ours.
 EFFECT_OF_M = {
     "mnist": (1, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 10_000, 12_000, 14_000),
     "cifar10": (1, 10, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000),
@@ -34,7 +34,7 @@ TOYS = {"toy-balanced": (20, 2), "toy-imbalanced": (20, 1), "toy-imbalanced-2": 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A table or a figure: its cells, what is measured of each, and how the paper was read where it is silent."""
+    """A table or a figure of the paper: its cells and what is measured in each."""
 
     name: str
     title: str
@@ -42,13 +42,13 @@ class Artifact:
     columns: tuple[str, ...] = ACCURACY
     seeds: tuple[int, ...] = (0,)
     protocols: tuple[str, ...] = PROTOCOLS
-    every_epoch: bool = False  # tested after each, whatever the protocol
+    every_epoch: bool = False  # tests after every epoch under both protocols
     curves: bool = False  # a figure against epochs
-    weights: bool = False  # starts from weights that have to be given
-    note: str = ""
+    weights: bool = False  # starts from given weights
+    note: str = ""  # how we read the paper where it is silent
 
     def check_protocol(self, protocol: str) -> None:
-        """Refuses a protocol that it does not have."""
+        """Refuses a protocol without cells."""
         if protocol not in self.protocols:
             raise InputError(f"{self.name} has no protocol {protocol!r} ({self.note}): use {', '.join(self.protocols)}")
 
@@ -80,7 +80,7 @@ def table(file: str, columns: tuple[str, ...] = ACCURACY, model: str | None = No
 
 
 def noisy(data: str, eps: str, rate: int, method: str) -> Cell:
-    """A cell with symmetric noise, with the numbers that Table 1 has of it."""
+    """A cell with symmetric noise and its numbers from Table 1."""
     place = {"data": data, "eps": eps, "noise": "symmetric", "rate": str(rate), "method": method}
     return next(cell_of(row) for row in rows("table1_accuracy") if place.items() <= row.items())
 
@@ -99,9 +99,9 @@ def accuracy_curves() -> tuple[Cell, ...]:
 
 
 def effect_of(name: str) -> tuple[Cell, ...]:
-    """ORAT at 20 %: with k = n and several m, or with the paper's m and several k; and the other methods beside it.
+    """ORAT at 20 % with k = n and several m, or with the paper's m and several k, beside the other methods.
 
-    No numbers are printed of ORAT here; those of the others are in Table 1.
+    The paper prints no numbers of ORAT here; numbers of the other methods are in Table 1.
     """
     cells = []
     for data, radii in RADII.items():
@@ -118,7 +118,7 @@ def effect_of(name: str) -> tuple[Cell, ...]:
 
 
 def toys() -> tuple[Cell, ...]:
-    """The three sets of points, each trained in three ways."""
+    """The three sets of points with three methods."""
     return tuple(
         Cell(data, "0.01", "none", 0, method, *(ranks if method == "ORAT" else (None, None)))
         for data, ranks in TOYS.items()
@@ -127,7 +127,7 @@ def toys() -> tuple[Cell, ...]:
 
 
 def clothing() -> tuple[Cell, ...]:
-    """AT on images with checked labels, and AT and ORAT where one in five comes with the label of its web page."""
+    """AT on images with checked labels; AT and ORAT with a fifth of the labels from web pages."""
     plain = Cell("clothing1m", "8/255", "none", 0, "AT")
     noise = replace(plain, noise="web", rate=20)
     return plain, noise, replace(noise, method="ORAT", k=30_000, m=300)
@@ -139,14 +139,14 @@ def stability() -> tuple[Cell, ...]:
 
 
 def with_automatic(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """The cells, and ORAT without k and m in every place where the paper has ORAT."""
+    """The cells, and ORAT (automatic) beside every ORAT of the paper."""
     own = (replace(cell, method=AUTOMATIC, k=None, m=None, theirs={}) for cell in cells if cell.method == "ORAT")
-    return *cells, *dict.fromkeys(own)  # once where the paper tries several k or m
+    return *cells, *dict.fromkeys(own)  # one for all k and m of a place
 
 
 @cache
 def artifacts() -> dict[str, Artifact]:
-    """All of them by name, in the paper's order."""
+    """All tables and figures by name, in the paper's order."""
     table1 = table("table1_accuracy")
     listed = (
         Artifact("table1", "Table 1: accuracy on MNIST, CIFAR-10 and CIFAR-100", table1),
@@ -154,14 +154,14 @@ def artifacts() -> dict[str, Artifact]:
                  columns=("autoattack",), protocols=OURS,
                  note="the authors take the best of AutoAttack on the test set over all epochs"),
         Artifact("at-without", "AT without the outliers that AoRR finds", table("table_at_without_outliers"),
-                 note="the paper gives no k and m for AoRR: those of ORAT are taken"),
+                 note="the paper gives no k and m for AoRR: ours are ORAT's"),
         Artifact("stability", "ten runs, 40 % symmetric noise", stability(), seeds=tuple(range(10)),
                  note="labels are flipped once for all runs, as in the authors' files"),
         Artifact("pretrained", "AT from weights of ImageNet, CIFAR-100", table("table_pretrained"), protocols=OURS,
-                 weights=True, note="the paper does not say how it tunes them: AT as everywhere, from --weights"),
+                 weights=True, note="the paper does not say how it tunes the weights; ours is AT, from --weights"),
         Artifact("wide-resnet", "WRN-32-10 on CIFAR-10, 20 % symmetric noise",
-                 table("table_wide_resnet", model="wrn-32-10"), note="the schedule is that of Small-CNN"),
-        Artifact("k-m", "the k and m of ORAT, and what it reaches with them",
+                 table("table_wide_resnet", model="wrn-32-10"), note="the schedule is Small-CNN's"),
+        Artifact("k-m", "the k and m of ORAT, and its accuracy",
                  tuple(cell for cell in table1 if cell.method == "ORAT")),
         Artifact("loss-curves", "the training loss of ORAT against epochs", loss_curves(), curves=True,
                  note="read as 10 to 40 % symmetric noise at the small radius, 20 % at the large one"),
@@ -169,9 +169,9 @@ def artifacts() -> dict[str, Artifact]:
                  curves=True),
         Artifact("effect-of-m", "ORAT with k = n and several m", effect_of("m"), note="the values of m are ours"),
         Artifact("effect-of-k", "ORAT with the paper's m and several k", effect_of("k"),
-                 note="the values of k are ours; m is that of the paper's table of k and m"),
+                 note="the values of k are ours; m is the paper's, from its table of k and m"),
         Artifact("toy", "three sets of points in the plane", toys(), protocols=OURS,
-                 note="the authors' code has no toy sets; where the points lie is ours; ORAT by exact ranks"),
+                 note="the authors' code has no toy sets; the points are ours; ORAT by exact ranks"),
         Artifact("clothing1m", "Clothing1M, Small-CNN", clothing(), protocols=OURS, curves=True, every_epoch=True,
                  note="the paper gives no radius, size of images, k or m: 8/255, 32x32, 30000 and 300 are ours"),
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Clothing1M (Xiao et al., 2015) as its owners give it out -> the two training sets of the paper.
+"""The folder of Clothing1M (Xiao et al., 2015) -> the two training sets of the paper.
 
-The folder has category_names_eng.txt; lists of images (clean_train_key_list.txt, clean_test_key_list.txt,
-noisy_train_key_list.txt); and their labels, an image and a class a line (clean_label_kv.txt, noisy_label_kv.txt).
+The owners' folder has category_names_eng.txt; lists of images (clean_train_key_list.txt, clean_test_key_list.txt,
+noisy_train_key_list.txt); and labels, one image and class a line (clean_label_kv.txt, noisy_label_kv.txt).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from orat.core.errors import InputError
 from orat.core.files import replace_file
 from orat_paper.reproduce.settings import Places
 
-TRAIN, TEST, NOISY = 30_000, 10_000, 6000  # images; the last are of the first, with labels of web pages
-SIDE = 32  # pixels: the paper does not say, and Small-CNN is for images of this size
+TRAIN, TEST, NOISY = 30_000, 10_000, 6000  # images; NOISY of TRAIN have labels of web pages
+SIDE = 32  # pixels, the size for Small-CNN; the paper gives none
 SEED = 0
 
 Labeled = list[tuple[str, int]]  # images and their classes
 
 
 def make_clothing(places: Places, display: Display) -> None:
-    """Writes both training sets where the runs look for them, unless they are there."""
+    """Writes both training sets to their places, unless both files are present."""
     if all(places.clothing(kind).is_file() for kind in ("clean", "noisy")):
         return
     folder = Path(places.data["clothing1m"]).expanduser()
@@ -44,7 +44,7 @@ def make_clothing(places: Places, display: Display) -> None:
 
 
 def write(file: Path, folder: Path, train: Labeled, test: Labeled, names: list[str]) -> None:
-    """One training set and the test set as arrays."""
+    """Writes one training set and the test set as arrays."""
     arrays: dict[str, npt.NDArray[Any]] = {"class_names": np.array(names)}
     for part, images in (("train", train), ("test", test)):
         arrays[f"x_{part}"] = np.stack([pixels(folder / name) for name, _ in images])
@@ -62,21 +62,21 @@ def labeled(folder: Path, keys: str, labels: str) -> Labeled:
 
 
 def drawn(images: Labeled, count: int, chance: random.Random) -> Labeled:
-    """So many of the images, in an order by chance."""
+    """A number of the images in random order."""
     if len(images) < count:
-        raise InputError(f"Clothing1M has {count:,} such images, but here are {len(images):,}: get all of its files")
+        raise InputError(f"Clothing1M has {count:,} of these images, {len(images):,} are present: get all of its files")
     return chance.sample(images, count)
 
 
 def text_of(file: Path) -> str:
-    """The content of one of the lists."""
+    """The content of a list."""
     if not file.is_file():
-        raise InputError(f"there is no {file}: give --data clothing1m=FOLDER, as its owners give it out")
+        raise InputError(f"there is no {file}: give the owners' folder as --data clothing1m=FOLDER")
     return file.read_text()
 
 
 def pixels(file: Path) -> npt.NDArray[np.uint8]:
-    """A color image at the size that networks see."""
+    """A color image in the size for the network."""
     try:
         with Image.open(file) as image:
             return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))

@@ -1,4 +1,4 @@
-"""How long trials take: the operations of their runs over the rate at which such operations were measured."""
+"""The time of trials: the operations of their runs over a measured rate."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ SIZES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
     "clothing1m": ((3, 32, 32), 14, 30_000, 10_000),
     **dict.fromkeys(("toy-balanced", "toy-imbalanced", "toy-imbalanced-2"), ((2,), 2, 200, 1000)),
 }
-# Operations of one answer of the paper's networks, as `forward_operations` counts them, which takes seconds to load.
+# Operations of one forward pass of the paper's networks. `forward_operations` counts them, but takes seconds.
 FORWARD = {
     "lenet": 17_068_032, "small_cnn": 267_049_984, "resnet18": 1_110_937_600, "wrn-32-10": 13_317_812_736, "mlp-3": 24,
     "mlp-20-20-20": 1760, "mlp-64": 512,
 }  # fmt: skip
-# Milliseconds of one step of ORAT (PGD-10 and update) on so many samples of this data set: measured.
+# Measured milliseconds of one step of ORAT (PGD-10 and update), the data set, and the samples in the step.
 MEASURED = {
     "cuda": {"lenet": (1.54, "mnist", 128), "small_cnn": (5.42, "cifar10", 128), "resnet18": (13.79, "cifar100", 128)},
     "cpu": {"lenet": (508.0, "mnist", 128)},
 }
-SMALL = 5.7  # milliseconds of such a step of an MLP on 200 points, which take any device about as long
-INSTEAD = {"cuda": "resnet18", "cpu": "lenet"}  # whose rate stands for that of networks that were not measured
+SMALL = 5.7  # milliseconds of a step of an MLP on 200 points, on any device
+INSTEAD = {"cuda": "resnet18", "cpu": "lenet"}  # their rates stand for networks without a measurement
 BASIS = (
-    "time: of what is not done, the operations (training attacks, updates, tests) over the rate of a training step, "
-    "as measured on one NVIDIA H200 (GPU) or on two cores of an AMD EPYC (CPU), a run alone; AutoAttack is not in it"
+    "time: the operations of unfinished cells (training attacks, updates, tests) over the rate of a training step, "
+    "as measured on one NVIDIA H200 (GPU) or on two cores of an AMD EPYC (CPU), one run at once, without AutoAttack"
 )
 TEST_STEPS = 1 + 20 + 30  # of FGSM, PGD-20 and CW
 VALIDATION_STEPS = 10
-PLAIN = (ST, AoRR)  # methods without an attack
+PLAIN = (ST, AoRR)  # methods without an attack in training
 
 
 def seconds(trials: Iterable[Trial], device: str) -> float:
-    """What these trials take on such a device, one after the other."""
+    """The seconds of these trials on a device, without parallel runs."""
     return sum(operations(trial) / rate(device, trial.run.model) for trial in trials)
 
 
 def operations(trial: Trial) -> float:
-    """Those of a trial, and of the run that has to be finished before it."""
+    """The operations of a trial and of the trial before it."""
     run = trial.run
     _, _, n, test = SIZES[trial.cell.data]
     held_out = run.validation * n
@@ -58,13 +58,13 @@ def operations(trial: Trial) -> float:
 
 
 def attacked(steps: int) -> int:
-    """Times the arithmetic of an answer that an attack of so many steps takes, and the answers before and after it."""
+    """The forward passes that an attack is worth, with the predictions before and after it."""
     return ATTACKED * steps + 2
 
 
 @cache
 def forward(model: str, data: str) -> int:
-    """Operations of one answer."""
+    """The operations of one forward pass."""
     if model in FORWARD:
         return FORWARD[model]
     shape, classes, _, _ = SIZES[data]
@@ -73,7 +73,7 @@ def forward(model: str, data: str) -> int:
 
 @cache
 def rate(device: str, model: str) -> float:
-    """Operations a second, as measured with this network, or with one that stands for it."""
+    """Operations a second, measured with this network or with another in its place."""
     known = MEASURED[device]
     name = model if model in known or model.startswith("mlp") else INSTEAD[device]
     milliseconds, data, samples = known.get(name, (SMALL, "toy-balanced", 200))

@@ -1,4 +1,4 @@
-"""Runs that go otherwise than alone: tested after every epoch, as the authors' code does, or never given up."""
+"""Observers of reproduced trainings: tests after every epoch, as in the authors' code, and a guard that never stops."""
 
 from __future__ import annotations
 
@@ -8,78 +8,60 @@ from pathlib import Path
 from typing import Any
 
 from orat.core.files import replace_file
-from orat.evaluation.accuracy import Searchers, default_batch
-from orat.sweeps.parallel import Sitting
-from orat.training.train import Job
+from orat.evaluation.accuracy import default_batch
+from orat.training.learner import RunLearner
+from orat.training.loop import EpochDone
+from orat.training.observers import Guard, Observer
+from orat.training.train import Session
 
 FILE = "tested.jsonl"
 
 
-class TakenOver(Job):
-    """A training whose steps are those of the job that it takes over."""
+class EveryEpoch(Observer):
+    """Tests the network after every epoch and writes one line an epoch."""
 
-    def __init__(self, job: Job) -> None:
-        vars(self).update(vars(job))
+    def __init__(self, session: Session, learner: RunLearner) -> None:
+        self.session, self.learner = session, learner
 
+    def epoch_done(self, event: EpochDone) -> None:
+        """Tests; after a resumption, the lines of repeated epochs are replaced."""
+        folder = self.session.folder.path
+        lines = [line for line in tested(folder) if line["epoch"] < event.epoch]
+        lines.append({"epoch": event.epoch, **self.accuracy(event.epoch)})
+        replace_file(folder / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
-class EveryEpoch(TakenOver):
-    """One that is tested after every epoch, by attacks on what its engine attacks in training."""
-
-    def validate(self, epoch: int) -> dict[str, float]:
-        """Validates as ever, then tests; the line is on disk before the checkpoint that counts on it."""
-        accuracy = super().validate(epoch)
-        record = {"epoch": epoch, **self.accuracy(f"epoch {epoch}", self.searchers())}
-        lines = [line for line in tested(self.folder.path) if line["epoch"] < epoch] + [record]
-        replace_file(self.folder.path / FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
-        return accuracy
-
-    def searchers(self) -> Searchers | None:
-        """What the engine attacks, for batches as tests have them."""
-        test = self.parts.test
-        searcher = None if test is None else self.engine.searcher(default_batch(self.learner.model, test))
-        return None if searcher is None else lambda attack: searcher
+    def accuracy(self, epoch: int) -> dict[str, float]:
+        """Accuracy under the paper's attacks, which search on the form of the network that training attacks."""
+        model, test = self.learner.model, self.session.parts.test
+        searcher = None if test is None else self.learner.form.searcher(default_batch(model, test))
+        searchers = None if searcher is None else lambda attack: searcher
+        return self.session.accuracy(model, f"epoch {epoch}", searchers)
 
 
-class Patient(TakenOver):
-    """One that is not given up as collapsed: networks may call all points of a toy set blue for 10,000 steps."""
+class NoGuard(Guard):
+    """Never stops: a network may call all points of a toy set blue for 10,000 steps before it learns."""
 
-    def validate(self, epoch: int) -> dict[str, float]:
-        """Validates as ever, and forgets for how long there was one class for everything."""
-        accuracy = super().validate(epoch)
-        self.constant_epochs = 0
-        return accuracy
+    constant = 0
 
+    def __init__(self) -> None:
+        """Needs no data."""
 
-class EveryEpochSitting(Sitting):
-    """A run among others that is tested after every epoch."""
-
-    kind: type[TakenOver] = EveryEpoch
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        if isinstance(self.job, Job):
-            self.job = self.kind(self.job)
-            self.steps = self.job.steps()
-
-
-class PatientSitting(EveryEpochSitting):
-    """A run among others that is not given up."""
-
-    kind = Patient
+    def epoch_done(self, event: EpochDone) -> None:
+        """Does nothing."""
 
 
 def tested(folder: Path) -> list[dict[str, Any]]:
-    """What the tests of all epochs so far found."""
+    """The tests of all epochs so far."""
     file = folder / FILE
     return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
 def best(records: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The authors' "best": of each column the largest over all epochs, on the test set and apart from the others."""
+    """The authors' "best": the largest accuracy over all epochs, on the test set, in every column apart."""
     columns = [name for name in records[0] if name != "epoch"] if records else []
     return {name: max(record[name] for record in records) for name in columns}
 
 
 def best_epochs(records: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
-    """Of each column the epochs that reach its best."""
+    """The epochs that reach the best of every column."""
     return {name: [one["epoch"] for one in records if one[name] == most] for name, most in best(records).items()}

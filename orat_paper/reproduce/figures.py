@@ -1,4 +1,4 @@
-"""Which picture suits a table or figure of the paper, and its files: drawn from finished runs, as PDF and PNG."""
+"""The pictures of the tables and figures, drawn from finished runs as PDF and PNG."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from orat_paper.reproduce.toy_figures import toy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Table or figure of the paper -> its pictures; the first has its name, others have their own after it. Other tables say
-# all that they have in numbers; toy asks the networks, too.
+# Table or figure -> its pictures, by the ending of their file names. Other tables have numbers only; the picture of
+# the toy sets needs the networks, too.
 DRAWN: dict[str, dict[str, Callable[[Content], Figure]]] = {
     "table1": {"": beside_the_paper, "-rates": against_rates}, "stability": {"": stability},
     "loss-curves": {"": loss_curves}, "accuracy-curves": {"": accuracy_curves}, "effect-of-m": {"": effect_of_m},
@@ -29,12 +29,12 @@ TOY = "toy"
 
 
 def draw(content: Content, out: Path) -> str | None:
-    """Writes the pictures, and says where they are or why there are none: numbers do not wait for pictures."""
+    """Writes the pictures; returns a line with their files, or with the reason for a missing picture."""
     name = content["name"]
     if name not in (*DRAWN, TOY):
         return None
     if not content["runs"]:
-        return f"no figure of {name}: no run of it is finished"
+        return f"no figure of {name}: it has no finished run"
     try:
         files = write(content, out)
     except InputError as error:
@@ -43,7 +43,7 @@ def draw(content: Content, out: Path) -> str | None:
 
 
 def write(content: Content, out: Path) -> list[Path]:
-    """Draws each picture once, into two files."""
+    """Draws every picture once, into two files."""
     written: list[Path] = []
     for name, drawing in pictures(content, out).items():
         files = [out / f"{name}.{kind}" for kind in ("pdf", "png")]
@@ -53,7 +53,7 @@ def write(content: Content, out: Path) -> list[Path]:
 
 
 def pictures(content: Content, out: Path) -> dict[str, Callable[[], Figure]]:
-    """How to draw what is finished, by the names of the pictures; the runs lie in `out`."""
+    """The functions that draw the pictures, by name; `out` is the folder of the runs."""
     name = content["name"]
     if name == TOY:
         return {name: partial(toy, content, out)}

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RATES = {10: BLUE, 20: GREEN, 30: ORANGE, 40: RED}
-START = 0.1  # of the epochs
+START = 0.1  # share of the epochs
 BEST_OTHER = "best other method"
-FAR = 10  # a middle value so many times below the largest puts the axis on a logarithmic scale
+FAR = 10  # a median this many times below the largest value asks for a logarithmic axis
 
 
 def loss_curves(content: Content) -> Figure:
-    """The training loss against epochs, a line a rate of noise."""
+    """The training loss against epochs, one line a noise rate."""
     here = places(content["runs"])
     figure, panels = grid(len(here))
     for panel, place in zip(panels, here, strict=True):
@@ -54,7 +54,7 @@ def loss_curves(content: Content) -> Figure:
 
 
 def accuracy_curves(content: Content) -> Figure:
-    """Accuracy on the test set against epochs: a color an attack, a style a method."""
+    """Accuracy on the test set against epochs: one color an attack, one style a method."""
     here = places(content["runs"])
     figure, panels = grid(len(here))
     for panel, place in zip(panels, here, strict=True):
@@ -71,7 +71,7 @@ def accuracy_curves(content: Content) -> Figure:
 
 
 def clothing_curves(content: Content) -> Figure:
-    """Accuracy on the test set against epochs, a panel an attack, a line a method and training set."""
+    """Accuracy on the test set against epochs: one panel an attack, one line a method and training set."""
     runs = content["runs"]
     columns = columns_of(runs)
     figure, panels = grid(len(columns), across=2)
@@ -88,12 +88,12 @@ def clothing_curves(content: Content) -> Figure:
 
 
 def training_of(run: Record) -> str:
-    """A run on Clothing1M as the paper calls it."""
+    """The paper's name of a run on Clothing1M."""
     return f"{run['method']} ({run['rate']} % noise)" if run["rate"] else f"{run['method']} (no noise)"
 
 
 def columns_of(runs: Sequence[Record]) -> list[str]:
-    """The accuracies of which there are curves."""
+    """The accuracies in the curves."""
     first = runs[0]["curve"][0] if runs[0]["curve"] else {}
     return [name for name in first if name not in ("epoch", "loss")]
 
@@ -104,14 +104,14 @@ def curve_of(runs: Iterable[Record], column: str, factor: float = 1) -> dict[flo
 
 
 def draw_drops(panel: Axes, runs: Iterable[Record]) -> None:
-    """Where the learning rate falls, as the paper's text on its curves has it."""
+    """Marks the drops of the learning rate, which the paper's text on its curves mentions."""
     for number, epoch in enumerate(sorted({epoch for run in runs for epoch in run["run"]["milestones"]})):
         label = None if number else "learning rate divided by 10"
         panel.axvline(epoch, color=GRAY, linestyle=(0, (1, 3)), linewidth=1.1, label=label)
 
 
 def leave_out_start(panel: Axes, runs: Sequence[Record], columns: Sequence[str] = ()) -> None:
-    """Ends the axis below the lines of all but the first epochs, whose rise would leave no room for differences."""
+    """Ends the axis below the lines of the later epochs: the rise of the first leaves no room for differences."""
     epochs = [point for run in runs for point in run["curve"]]
     first = START * max(point["epoch"] for point in epochs)
     later = [100 * point[name] for point in epochs if point["epoch"] > first for name in columns or columns_of(runs)]
@@ -130,7 +130,7 @@ def effect_of_k(content: Content) -> Figure:
 
 
 def effect(content: Content, name: str, words: str) -> Figure:
-    """Accuracy against a rank, a line an attack; where the paper's own choice lies is marked."""
+    """Accuracy against a rank, one line an attack, with a mark at the paper's choice."""
     here = places(content["runs"])
     figure, panels = grid(len(here))
     for panel, place in zip(panels, here, strict=True):
@@ -147,7 +147,7 @@ def effect(content: Content, name: str, words: str) -> Figure:
 
 
 def draw_effect(panel: Axes, runs: Sequence[Record], name: str, column: str) -> None:
-    """One attack: accuracy against the rank, and at one height that of ORAT which is given none, and of others."""
+    """One attack: accuracy against the rank, and level lines for ORAT (automatic) and the best other method."""
     color, title = COLORS.get(column, GRAY), attack_title(column)
     reached = [(run, 100 * run["accuracy"][PART[run["protocol"]]][column]) for run in runs]
     points = gathered((dropped(run, name), value) for run, value in reached if is_ranked(run))
@@ -163,34 +163,34 @@ def draw_effect(panel: Axes, runs: Sequence[Record], name: str, column: str) -> 
 
 
 def is_ranked(record: Record) -> bool:
-    """Whether k and m were given."""
+    """Whether the run has k and m."""
     return record["m"] is not None
 
 
 def dropped(record: Record, name: str) -> int:
-    """How many of the largest losses a run drops, or how many of the smallest."""
+    """The number of dropped losses: the largest for m, the smallest for k."""
     m, k = int(record["m"]), int(record["k"])
     return m if name == "m" else SIZES[record["data"]] - k
 
 
 def draw_choice(panel: Axes, run: Record, name: str) -> None:
-    """The rank that the paper takes here in its tables."""
+    """Marks the rank in the paper's tables."""
     k, m = ranks(run["data"], run["eps"], run["noise"], run["rate"])
     place = dropped({"data": run["data"], "k": k, "m": m}, name)
     panel.axvline(place, color=GRAY, linestyle="--", linewidth=1.2, label="the paper's choice")
 
 
 def scale(panel: Axes, values: Sequence[int]) -> None:
-    """A logarithmic axis where most values crowd at its beginning, with room for 0."""
+    """A logarithmic axis with room for 0 where most values are small."""
     from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
-    there = sorted(set(values)) or [0]
-    if there[len(there) // 2] * FAR < there[-1]:
-        least = next(value for value in there if value > 0)
+    ranked = sorted(set(values)) or [0]
+    if ranked[len(ranked) // 2] * FAR < ranked[-1]:
+        least = next(value for value in ranked if value > 0)
         panel.set_xscale("symlog", linthresh=least, linscale=0.5)
-        powers = [10**power for power in range(6) if least <= 10**power <= there[-1]]
-        panel.set_xticks([0, *powers] if there[0] == 0 else powers)
-        panel.set_xlim(left=-least / 4 if there[0] == 0 else None, right=1.2 * there[-1])
+        powers = [10**power for power in range(6) if least <= 10**power <= ranked[-1]]
+        panel.set_xticks([0, *powers] if ranked[0] == 0 else powers)
+        panel.set_xlim(left=-least / 4 if ranked[0] == 0 else None, right=1.2 * ranked[-1])
         panel.xaxis.set_minor_locator(NullLocator())
     else:
         panel.xaxis.set_major_locator(MaxNLocator(5))

@@ -1,4 +1,4 @@
-"""Figures of numbers: ours against the paper's, one by one or with their deviations."""
+"""Figures of numbers: ours against the paper's, as points or as means with deviations."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DIFFERENCES = (1, 2, 5, 10, 20, 50)  # that have a tick
-BAND = 0.4  # points of accuracy that are called near
+DIFFERENCES = (1, 2, 5, 10, 20, 50)  # with a tick
+BAND = 0.4  # points of accuracy
 MARKERS = {"ST": "s", "AT": "o", "GAIRAT": "^", "MAIL": "v", "WMMR": "D", "RAA": "P", "ORAT": "*"}
-SIDES = {"ours": (-0.13, "o", BLUE, "ours"), "theirs": (0.13, "s", ORANGE, "the paper")}  # of the middle of a method
+SIDES = {
+    "ours": (-0.13, "o", BLUE, "ours"),
+    "theirs": (0.13, "s", ORANGE, "the paper"),
+}  # shift from the middle of a method
 
 
 def drawn_rows(content: Content) -> list[Record]:
-    """The rows of the epoch that is drawn."""
+    """The rows of the drawn epoch."""
     return [row for row in content["rows"] if row["epoch"] == PART[row["protocol"]]]
 
 
 def stability(content: Content) -> Figure:
-    """Mean errors with their standard deviations, by method: a row of panels a data set, a panel an attack."""
+    """Mean errors with standard deviations by method: one row of panels a data set, one panel an attack."""
     rows = drawn_rows(content)
     here = places(content["runs"])
     columns = list(dict.fromkeys(row["column"] for row in rows))
@@ -59,7 +62,7 @@ def stability(content: Content) -> Figure:
 
 
 def draw_means(panel: Axes, rows: Sequence[Record]) -> None:
-    """Ours and theirs beside each other, a pair a method."""
+    """Ours and the paper's side by side, one pair a method."""
     names = [row["method"] for row in rows]
     panel.set_xticks(range(len(rows)), names, rotation=45, horizontalalignment="right", rotation_mode="anchor")
     panel.set_xlim(-0.5, len(rows) - 0.5)
@@ -73,10 +76,10 @@ def draw_means(panel: Axes, rows: Sequence[Record]) -> None:
 
 
 def beside_the_paper(content: Content) -> Figure:
-    """Ours against the paper's numbers, and below how far they are apart: panels a data set and protocol."""
+    """Ours against the paper's numbers, and the differences below: one pair of panels a data set and protocol."""
     rows = [row for row in drawn_rows(content) if row["difference"] is not None]
     if not rows:
-        raise InputError("the paper has no numbers of what is finished")
+        raise InputError("the paper has no numbers of the finished cells")
     protocols, data = (list(dict.fromkeys(row[name] for row in rows)) for name in ("protocol", "data"))
     figure, panels = grid(2 * len(protocols) * len(data), across=len(data), size=(4.2, 3.3))
     for number, (protocol, name) in enumerate(product(protocols, data)):
@@ -88,7 +91,7 @@ def beside_the_paper(content: Content) -> Figure:
 
 
 def draw_pair(above: Axes, below: Axes, rows: Sequence[Record]) -> None:
-    """The numbers against each other, and their differences."""
+    """Draws the numbers in one panel and the differences in another."""
     if not rows:
         above.remove()
         below.remove()
@@ -104,7 +107,7 @@ def draw_pair(above: Axes, below: Axes, rows: Sequence[Record]) -> None:
 
 
 def spread_small(panel: Axes, most: float) -> None:
-    """Differences up to a point as they are, larger ones on a logarithmic scale, so that the band can be seen."""
+    """An axis linear up to one point and logarithmic beyond: the band stays visible."""
     from matplotlib.ticker import NullLocator, StrMethodFormatter
 
     panel.set_yscale("symlog", linthresh=1)
@@ -115,7 +118,7 @@ def spread_small(panel: Axes, most: float) -> None:
 
 
 def draw_numbers(panel: Axes, rows: Sequence[Record], name: str) -> None:
-    """A mark a number: its color is the attack, its shape the method."""
+    """One mark a number: the color is the attack, the shape the method."""
     for method, column in dict.fromkeys((row["method"], row["column"]) for row in rows):
         there = [(row["theirs"], row[name]) for row in rows if (row["method"], row["column"]) == (method, column)]
         marker, color = MARKERS.get(method, "X"), COLORS.get(column, GRAY)
@@ -127,7 +130,7 @@ def draw_numbers(panel: Axes, rows: Sequence[Record], name: str) -> None:
 
 
 def draw_band(panel: Axes, rows: Sequence[Record], slope: int) -> None:
-    """Where ours equal theirs, and the band around it."""
+    """The line of equal numbers and the band around it."""
     values = [row["theirs"] for row in rows]
     ends = [min(values) - 1, max(values) + 1]
     middle = [slope * end for end in ends]

@@ -1,4 +1,4 @@
-"""What the folder of a trial says: whether it is done, and how accurate the network is."""
+"""The accuracies of a trial, from its folder or from a report, and whether it is finished."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LAST, CHOSEN, BEST = "last", "chosen", "best"
 
 
 def parts_of(trial: Trial) -> tuple[str, ...]:
-    """Which epochs a trial is reported by: the last and the one that validation chose, or the best on test."""
+    """The reported epochs of a trial: the last and the chosen on validation, or the best on the test set."""
     if trial.protocol == "authors":
         return (BEST,)
     return (LAST, CHOSEN) if trial.run.validation else (LAST,)
 
 
 def outcome(trial: Trial, columns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The accuracies, as shares, of each part that has all columns: in the folder, else in a report from elsewhere."""
+    """The accuracies (as shares) of every part with all columns: from the folder, else from a report."""
     return whole(in_folder(trial), columns) or whole(reported(trial, columns).get("accuracy", {}), columns)
 
 
 def whole(parts: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The parts that have all columns, and no other columns."""
+    """The parts with all columns, reduced to these columns."""
     return {
         part: {name: accuracy[name] for name in columns}
         for part, accuracy in parts.items()
@@ -39,13 +39,13 @@ def whole(parts: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> d
 
 
 def in_folder(trial: Trial) -> dict[str, dict[str, float]]:
-    """What was measured of each part so far; nothing of a run that is not finished."""
+    """The accuracies of every part in the folder of a finished run, else nothing."""
     result = RunFolder(trial.folder).result()
     return {} if result is None else {part: measured(trial, result, part) for part in parts_of(trial)}
 
 
 def measured(trial: Trial, result: dict[str, Any], part: str) -> dict[str, float]:
-    """Accuracy under the paper's attacks, and under AutoAttack if it was run."""
+    """Accuracy under the paper's attacks, and under AutoAttack where a report is present."""
     if part == BEST:
         return best(tested(trial.folder))
     attacked = report_file(trial.folder, weights_of(result, part))
@@ -54,39 +54,39 @@ def measured(trial: Trial, result: dict[str, Any], part: str) -> dict[str, float
 
 
 def epochs(trial: Trial, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Which epoch each part is; of the best, all that reach it, by column."""
+    """The epoch of every part; of the best, all epochs that reach it, by column."""
     by_column = best_epochs(tested(trial.folder))
     return {part: by_column if part == BEST else result[part]["epoch"] for part in parts_of(trial)}
 
 
 def reported(trial: Trial, columns: Sequence[str]) -> Mapping[str, Any]:
-    """What the first report that knows these columns of the trial says of it."""
+    """The trial in the first report with these columns."""
     return next((run for run in trial.reported if whole(run["accuracy"], columns)), {})
 
 
 def is_done(trial: Trial, columns: Sequence[str]) -> bool:
-    """Whether nothing is left to do for these columns."""
+    """Whether these columns are measured in every part."""
     return outcome(trial, columns).keys() == set(parts_of(trial))
 
 
 def unattacked(trial: Trial, result: dict[str, Any]) -> list[str]:
-    """Which weights AutoAttack has not been run on; the last epoch's stand for the chosen one's if they are those."""
+    """The weights without a report of AutoAttack; the last weights stand for the chosen ones of the same epoch."""
     wanted = dict.fromkeys(weights_of(result, part) for part in parts_of(trial))
     return [weights for weights in wanted if not report_file(trial.folder, weights).is_file()]
 
 
 def weights_of(result: dict[str, Any], part: str) -> str:
-    """The weights of a part."""
+    """The name of the weights of a part."""
     return LAST if result[part]["epoch"] == result[LAST]["epoch"] else part
 
 
 def report_file(folder: Path, weights: str) -> Path:
-    """Where the report of AutoAttack on these weights lies."""
+    """The report of AutoAttack on these weights."""
     return folder / f"{AUTOATTACK}-{weights}" / "report.json"
 
 
 def curve(trial: Trial) -> list[dict[str, Any]]:
-    """Loss and, where it was tested, accuracy after every epoch."""
+    """The loss and, after a test, the accuracy of every epoch."""
     accuracy = {line["epoch"]: line for line in tested(trial.folder)}
     history = (line for line in RunFolder(trial.folder).history() if line["epoch"] > 0)
     return [
@@ -95,18 +95,18 @@ def curve(trial: Trial) -> list[dict[str, Any]]:
 
 
 def broken(trial: Trial) -> str | None:
-    """Why a training ended without a result, if it did."""
+    """The error of a training without a result."""
     file = trial.folder / "broken.json"
     return json.loads(file.read_text())["error"] if file.is_file() else None
 
 
 def note_end(trial: Trial, error: str | None, origin: dict[str, Any]) -> None:
-    """Writes down where a trial was trained, or why it has no result: what broke once is not trained again."""
+    """Records the origin of a finished trial, or the error of a broken one, which is not trained again."""
     name, content = ("origin.json", origin) if error is None else ("broken.json", {"error": error, **origin})
     replace_file(trial.folder / name, json.dumps(content, indent=2).encode() + b"\n")
 
 
 def origin_of(trial: Trial) -> dict[str, Any]:
-    """Where a trial was trained, if it was noted."""
+    """The commit and the hardware of a trial."""
     file = trial.folder / "origin.json"
     return json.loads(file.read_text()) if file.is_file() else {"commit": None}

@@ -1,4 +1,4 @@
-"""What the figures of the reproduction share: panels in rows, lines of several seeds, titles and colors."""
+"""Parts of all figures: panels in rows, lines of several seeds, titles and colors."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LETTER, LINE, HANDLE = 0.08, 0.21, 0.6  # inches that a letter takes, a line, and a mark of the legend beside its text
-ACROSS = 3  # panels in a row: a data set each
+LETTER, LINE, HANDLE = 0.08, 0.21, 0.6  # inches: width of a letter, height of a line, width of a mark in the legend
+ACROSS = 3  # panels in a row, one a data set
 DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "clothing1m": "Clothing1M"}
 COLORS = {"natural": BLUE, "fgsm": GREEN, "pgd20": ORANGE, "cw": RED, "autoattack": GRAY}
 STYLES = {"ORAT": "-", "AT": "--", AUTOMATIC: ":"}
-PART = {"ours": LAST, "authors": BEST}  # which epoch is drawn
-LEAST = 0.01  # the least error that is drawn: one image of 10,000, as 0 has no place on a logarithmic scale
-ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # in %, that have a tick
-FEW_TICKS = 3  # fewer say too little of a scale
+PART = {"ours": LAST, "authors": BEST}  # the drawn epoch
+LEAST = 0.01  # smallest drawn error, one image of 10,000: a logarithmic scale has no 0
+ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # in %, with a tick
+FEW_TICKS = 3  # the least number on a scale
 ERRORS_NOTE = "100 less the accuracy, on a logarithmic scale: above is better"
 EPOCHS = {"ours": "ours: last epoch", "authors": "as the authors: best epoch of each column on the test set"}
 
-Content = Mapping[str, Any]  # of `joining.content`
-Record = Mapping[str, Any]  # one of its runs, or of its rows
-Place = tuple[str, str, str]  # protocol, data set and radius: a panel
+Content = Mapping[str, Any]  # a report, from `comparison.content`
+Record = Mapping[str, Any]  # one of its runs or rows
+Place = tuple[str, str, str]  # protocol, data set and radius, for one panel
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line: its values by their place along the axis, one a seed."""
+    """A line: its values by position on the axis, one value a seed."""
 
     label: str
     color: str
@@ -46,12 +46,12 @@ class Line:
 
 
 def place_of(record: Record) -> Place:
-    """The panel of a run or of a row."""
+    """The panel of a run or row."""
     return record["protocol"], record["data"], record["eps"]
 
 
 def places(records: Iterable[Record]) -> list[Place]:
-    """The panels that there are, in the paper's order: small radii above large ones, a data set beside the other."""
+    """The panels in the paper's order: small radii above large ones, data sets side by side."""
     order = [(protocol, data, eps) for protocol in PART for row in zip(*RADII.values(), strict=True)
              for data, eps in zip(RADII, row, strict=True)]  # fmt: skip
     found = dict.fromkeys(place_of(record) for record in records)
@@ -59,13 +59,13 @@ def places(records: Iterable[Record]) -> list[Place]:
 
 
 def title_of(protocol: str, data: str, eps: str | None = None) -> str:
-    """A panel in words."""
+    """The title of a panel."""
     parts = (DATA.get(data, data), eps and f"eps {eps}", protocol == "authors" and "as the authors")
     return ", ".join(part for part in parts if part)
 
 
 def gathered(points: Iterable[tuple[float, float]]) -> dict[float, list[float]]:
-    """The values of all seeds by their place along the axis."""
+    """The values of all seeds by position on the axis."""
     found: dict[float, list[float]] = {}
     for x, y in sorted(points):
         found.setdefault(x, []).append(y)
@@ -73,7 +73,7 @@ def gathered(points: Iterable[tuple[float, float]]) -> dict[float, list[float]]:
 
 
 def draw_line(panel: Axes, line: Line, marker: str = "") -> None:
-    """The mean of the seeds, and a band from the least to the most where there are several."""
+    """Draws the mean of the seeds, and a band from the least to the largest value of several seeds."""
     xs = list(line.points)
     if any(len(values) > 1 for values in line.points.values()):
         low, high = ([pick(values) for values in line.points.values()] for pick in (min, max))
@@ -85,7 +85,7 @@ def draw_line(panel: Axes, line: Line, marker: str = "") -> None:
 
 
 def grid(count: int, across: int = ACROSS, size: tuple[float, float] = (4.2, 3.1)) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, row by row."""
+    """A figure with a number of panels, row by row."""
     from matplotlib.figure import Figure
 
     wide = min(count, across)
@@ -98,7 +98,7 @@ def grid(count: int, across: int = ACROSS, size: tuple[float, float] = (4.2, 3.1
 
 
 def tidy(panel: Axes, title: str, across: str, up: str) -> None:
-    """The look that the figures share."""
+    """The common look of a panel."""
     panel.set_title(title, fontsize=11)
     panel.set_xlabel(across, fontsize=10)
     panel.set_ylabel(up, fontsize=10)
@@ -109,12 +109,12 @@ def tidy(panel: Axes, title: str, across: str, up: str) -> None:
 
 
 def error_of(accuracy: float) -> float:
-    """What is wrong, in %, as far as it can be drawn on a logarithmic scale."""
+    """The error in %, at least the smallest drawn error."""
     return max(LEAST, 100 - accuracy)
 
 
 def small_above_large(panel: Axes) -> None:
-    """Errors on a logarithmic scale, where differences of both small and large ones can be seen."""
+    """A logarithmic error axis, which shows differences of small and of large errors."""
     from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
     panel.set_yscale("log")
@@ -129,7 +129,7 @@ def small_above_large(panel: Axes) -> None:
 
 
 def finish(figure: Figure, title: str, notes: Iterable[str], columns: int = 5) -> Figure:
-    """The title above all panels; below them the notes, and what marks mean, each once."""
+    """Adds the title above all panels, and the notes and one legend below."""
     figure.suptitle(title, fontsize=13)
     known: dict[str, Any] = {}
     for panel in figure.axes:
@@ -148,18 +148,18 @@ def finish(figure: Figure, title: str, notes: Iterable[str], columns: int = 5) -
 
 
 def epochs_note(runs: Iterable[Record]) -> str:
-    """Which epoch is drawn."""
+    """A note on the drawn epoch."""
     return "; ".join(EPOCHS[name] for name in dict.fromkeys(run["protocol"] for run in runs))
 
 
 def seeds_note(runs: Iterable[Record]) -> str:
-    """Which seeds there are, and what a band is where there are several."""
+    """A note on the seeds, and on the band of several seeds."""
     seeds = sorted({run["seed"] for run in runs})
     if len(seeds) == 1:
         return f"one run each, seed {seeds[0]}"
-    return f"line: mean of seeds {', '.join(map(str, seeds))}; band: from the least to the most"
+    return f"line: mean of seeds {', '.join(map(str, seeds))}; band: from the least to the largest"
 
 
 def attack_title(column: str) -> str:
-    """An accuracy in words."""
+    """The title of an accuracy."""
     return TITLES.get(column, column)

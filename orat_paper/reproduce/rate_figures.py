@@ -1,4 +1,4 @@
-"""Test error against the share of wrong labels: all methods, ours and the paper's."""
+"""Test error against the noise rate: all methods, ours and the paper's."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ METHODS = {
 }  # fmt: skip
 NO_NOISE, NOISES = "none", ("symmetric", "asymmetric")
 COLUMNS = ("natural", "pgd20")
-LONGEST = 32  # letters of a title that is no wider than its panel
+LONGEST = 32  # letters of a title within its panel
 SIDES = {"ours": ("-", "o"), "theirs": (":", "")}
 
 
 def against_rates(content: Content) -> Figure:
-    """A row a data set and radius, with a panel a kind of noise and attack: all methods, the paper's lines dotted."""
+    """One row a data set and radius, one panel a noise and attack; the lines of the paper are dotted."""
     rows = [row for row in content["rows"] if row["epoch"] == PART[row["protocol"]] and row["ours"] is not None]
     noises = [noise for noise in NOISES if any(row["noise"] == noise for row in rows)] or [NO_NOISE]
     shown = [
@@ -59,7 +59,7 @@ def against_rates(content: Content) -> Figure:
             continue
         draw_methods(panel, own)
         title = fill(f"{title_of(*place)}, {noise}", LONGEST)
-        tidy(panel, title, "rate of wrong labels in %", f"error in %: {attack_title(column)}")
+        tidy(panel, title, "noise rate in %", f"error in %: {attack_title(column)}")
         small_above_large(panel)
     figure.axes[0].plot([], [], SIDES["theirs"][0], color=GRAY, label="the paper's")
     notes = [epochs_note(content["runs"]), ERRORS_NOTE]
@@ -67,20 +67,20 @@ def against_rates(content: Content) -> Figure:
 
 
 def members(rows: Sequence[Record], place: Place, noise: str, column: str) -> list[Record]:
-    """The rows of one panel; those without noise are what every kind of noise starts from."""
+    """The rows of one panel; every noise starts at the rows without noise."""
     here = [row for row in rows if place_of(row) == place and row["column"] == column]
     own = [row for row in here if row["noise"] == noise]
     return own if noise == NO_NOISE or not own else [row for row in here if row["noise"] == NO_NOISE] + own
 
 
 def draw_methods(panel: Axes, rows: Sequence[Record]) -> None:
-    """A line a method, and a dotted one of the paper's numbers."""
+    """One line a method, and one dotted line for the paper's numbers."""
     for method, color in METHODS.items():
         for side, (style, marker) in SIDES.items():
             own = [
                 (row["rate"], error_of(row[side])) for row in rows if row["method"] == method and row[side] is not None
             ]
-            label = method if side == "ours" else "_"  # which no legend shows
+            label = method if side == "ours" else "_"  # hidden in the legend
             if own:
                 draw_line(panel, Line(label, color, style, gathered(own)), marker)
     panel.set_xticks(sorted({row["rate"] for row in rows}))

@@ -1,32 +1,55 @@
-"""Reports of `orat reproduce` that were written elsewhere: which runs they have."""
+"""Reports of `orat paper reproduce` from other machines: their runs, by cell, protocol and seed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orat.core.errors import InputError
+from orat_paper.reproduce.cells import KEYS, Cell
+
+EVERY_EPOCH = "every-epoch"  # in the folder name of a run with tests after every epoch
+NEEDED = {*KEYS, "protocol", "seed", "folder", "accuracy"}
+
+Report = Mapping[str, Any]  # one run in a report
 
 
-def read_reports(files: Iterable[Path]) -> dict[str, tuple[dict[str, Any], ...]]:
-    """Folder of a run, which is the same for the same run anywhere -> what each report that has it says of it."""
-    found: dict[str, tuple[dict[str, Any], ...]] = {}
+class Identity(NamedTuple):
+    """The fields that identify a training on any machine and in any version of orat."""
+
+    cell: Cell
+    protocol: str
+    seed: int
+    every_epoch: bool
+    data: str  # name of the data set, or name of its file
+
+
+def read_reports(files: Iterable[Path]) -> dict[Identity, tuple[Report, ...]]:
+    """Every training in these files, with its entry in each."""
+    found: dict[Identity, tuple[Report, ...]] = {}
     for file in files:
         for run in runs_of(file):
-            found[run["folder"]] = (*found.get(run["folder"], ()), run)
+            identity = identity_of(run)
+            found[identity] = (*found.get(identity, ()), run)
     return found
+
+
+def identity_of(run: Report) -> Identity:
+    """The identity of a run in a report."""
+    cell = Cell(**{name: run[name] for name in KEYS})
+    return Identity(cell, run["protocol"], run["seed"], f"-{EVERY_EPOCH}-" in run["folder"], run["run"]["data"])
 
 
 def runs_of(file: Path) -> list[dict[str, Any]]:
     """The runs of one report."""
     try:
         runs: list[dict[str, Any]] = json.loads(file.read_text())["runs"]
-        if all({"folder", "accuracy"} <= run.keys() for run in runs):
+        if all(run.keys() >= NEEDED and "data" in run["run"] for run in runs):
             return runs
     except OSError as error:
         raise InputError(f"--known {file} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):  # no JSON, or JSON of something else
+    except (ValueError, KeyError, TypeError, AttributeError):  # no JSON, or JSON of another kind
         pass
-    raise InputError(f"--known {file} is no report: give a file that orat reproduce wrote, such as DIR/table1.json")
+    raise InputError(f"--known {file} is no report: give a file of orat paper reproduce, such as DIR/table1.json")

@@ -1,4 +1,4 @@
-"""Cell, protocol and seed -> Run: the paper's settings, as we would have them or as its authors' code has them."""
+"""Cell, protocol and seed -> Run: the paper's settings, as described or as in the authors' code."""
 
 from __future__ import annotations
 
@@ -13,66 +13,68 @@ from orat.core.errors import InputError
 from orat.core.numbers import number
 from orat.methods import AT, GAIRAT, MAIL, ORAT, RAA, ST, WMMR, AoRR, Method
 from orat.training.run import Run
+from orat_paper.authors import AuthorsAoRR, AuthorsORAT
+from orat_paper.outlier_labels import FILE
 from orat_paper.reproduce.artifacts import AUTOMATIC, TOYS, Artifact
 from orat_paper.reproduce.cells import Cell
+from orat_paper.reproduce.reports import EVERY_EPOCH, Identity, Report
 from orat_paper.scrambled import PREFIX as SCRAMBLED
 
-PRETRAINED = "pre-trained AT"  # which starts from weights that have to be given
+PRETRAINED = "pre-trained AT"  # starts from given weights
 METHODS: dict[str, Method] = {
     "ST": ST(), "AT": AT(), "AT w/o": AT(), PRETRAINED: AT(), "GAIRAT": GAIRAT(), "MAIL": MAIL(), "WMMR": WMMR(),
     "RAA": RAA(), AUTOMATIC: ORAT(),
 }  # fmt: skip
-RANKED: dict[str, type[ORAT | AoRR]] = {"ORAT": ORAT, "AoRR": AoRR}  # these take the cell's k and m
-FILTER = "AoRR"  # whose outliers AT w/o is trained without
+# Methods with the k and m of the cell. The authors' code starts and moves the scalars of Algorithm 1 in its own way.
+RANKED: dict[str, dict[str, type[ORAT | AoRR]]] = {
+    "ours": {"ORAT": ORAT, "AoRR": AoRR},
+    "authors": {"ORAT": AuthorsORAT, "AoRR": AuthorsAoRR},
+}
+FILTER = "AoRR"  # finds the outliers for AT w/o
 
 BURN_IN = 1  # epochs of plain training before the first cut, as in the authors' code
 
-# How both scalars of Algorithm 1 start and learn: as Theorem 1 has it, or as the authors' code does.
-SCALARS: dict[str, dict[str, Any]] = {"ours": {}, "authors": {"scalar_start": "authors", "scalar_rate": "constant"}}
-# Toy sets are ranked exactly, which costs nothing where a batch is all points. Algorithm 1 gives a kept loss the weight
-# 1 / n, the objective (Eq. 3) 1 / (k - m): with the paper's k and m its steps are 9 % (k = 20, m = 2) or 2 % (k = 5,
-# m = 1) of those of the objective here, and more than 70 % everywhere else. In the paper's 3000 iterations it solves
-# the balanced set with 3 of 24 seeds, exact ranks with 12, and exact ranks at 9 % of the learning rate with 2.
+# Toy sets are ranked exactly, at no cost: one batch holds all points. Algorithm 1 gives a kept loss the weight 1 / n,
+# the objective (Eq. 3) 1 / (k - m). Here, with the paper's k and m, its steps are 9 % (k = 20, m = 2) or 2 % (k = 5,
+# m = 1) of the steps of the objective; everywhere else they are more than 70 %. In the paper's 3000 iterations,
+# Algorithm 1 solves the balanced set with 3 of 24 seeds, exact ranks with 12, and exact ranks at 9 % of the learning
+# rate with 2.
 TOY_SOLVER: dict[str, Any] = {"solver": "rank", "ramp": 0}
-# What a run takes besides the defaults of its data set, which are the paper's. The authors hold nothing out, and have
-# no warm-up.
+# Fields besides the defaults of the data set, which are the paper's. The authors hold nothing out and have no warm-up.
 FIELDS: dict[str, dict[str, Any]] = {"ours": {}, "authors": {"validation": 0.0, "warmup": 0.0}}
-MODELS = {"clothing1m": "small_cnn"}  # where it is not the default of the data set
-AUTHORS_EPS = {"2/255": 0.0078, "8/255": 0.031}  # as their scripts pass it
-# Noise of a cell -> of a run; the labels of web pages come with the images.
+MODELS = {"clothing1m": "small_cnn"}  # other networks than the default of the data set
+AUTHORS_EPS = {"2/255": 0.0078, "8/255": 0.031}  # in their scripts
+# Noise of a cell -> noise of a run. The labels of web pages come with the images.
 NOISES = {"ours": {"web": "none"}, "authors": {"asymmetric": "asymmetric-authors"}}
-# Rows whose numbers show that the images went through the authors' noise script, which scrambles them and does not
-# augment them: natural accuracy of ST falls from 92 to 62 % (CIFAR-10) and from 74 to 30 % (CIFAR-100) with a tenth of
-# the labels flipped. The asymmetric rows of CIFAR-10 (90 %) and those of Wide ResNet (91 %) do not show it.
+# Rows whose numbers show scrambled images, as the authors' noise script writes them, and no augmentation: natural
+# accuracy of ST falls from 92 to 62 % (CIFAR-10) and from 74 to 30 % (CIFAR-100) with a tenth of the labels flipped.
+# The asymmetric rows of CIFAR-10 (90 %) and the rows of Wide ResNet (91 %) do not show scrambled images.
 SCRAMBLED_ROWS = (("cifar10", "symmetric"), ("cifar100", "symmetric"), ("cifar100", "asymmetric"))
-
-
-Report = Mapping[str, Any]  # one run, as a report describes it
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where runs go, where data sets lie that are not found by their name, and which runs were made elsewhere."""
+    """The folder of the runs, the places of data sets and weights, and the runs of other machines."""
 
     out: Path
     data: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
-    reported: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)  # by the names of their folders
+    reported: Mapping[Identity, tuple[Report, ...]] = field(default_factory=dict)
 
     def of(self, cell: Cell) -> str:
-        """What a run calls the data set of a cell."""
+        """The data set of a run of this cell: a name or a path."""
         if cell.data == "clothing1m":
             return str(self.clothing("noisy" if cell.noise == "web" else "clean"))
         return self.data.get(cell.data, cell.data)
 
     def clothing(self, kind: str) -> Path:
-        """The file of one of the two training sets that are made from Clothing1M."""
+        """The file of a training set made from Clothing1M."""
         return self.out / "data" / f"clothing1m-{kind}.npz"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A cell under one protocol with one seed: the run, its folder, and the run that has to be finished before."""
+    """A cell under one protocol with one seed: the run, the folder, and the trial to finish before."""
 
     cell: Cell
     protocol: str
@@ -85,7 +87,7 @@ class Trial:
 
 
 def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
-    """The run of a cell; the defaults are those of the cell's data set, wherever it lies."""
+    """The run of a cell, with the defaults of the cell's data set at any place."""
     fields: dict[str, Any] = dict(FIELDS[protocol])
     data = places.of(cell)
     if is_scrambled(cell, protocol):
@@ -105,51 +107,52 @@ def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
 
 
 def method_of(cell: Cell, protocol: str) -> Method:
-    """The method of a cell; where it ranks, with the cell's k and m, and by Algorithm 1 if it is no toy set."""
-    if cell.method not in RANKED:
+    """The method of a cell; ranked methods take the cell's k and m, by Algorithm 1 except on toy sets."""
+    if cell.method not in RANKED[protocol]:
         return METHODS[cell.method]
     if cell.k is None:
         raise InputError(f"{cell.words()}: {cell.method} needs k and m")
-    solver = TOY_SOLVER if cell.data in TOYS else {"solver": "minmax", **SCALARS[protocol]}
-    return RANKED[cell.method](k=cell.k, m=cell.m, burn_in=BURN_IN, **solver)
+    solver = TOY_SOLVER if cell.data in TOYS else {"solver": "minmax"}
+    return RANKED[protocol][cell.method](k=cell.k, m=cell.m, burn_in=BURN_IN, **solver)
 
 
 def is_scrambled(cell: Cell, protocol: str) -> bool:
-    """Whether the paper's number was got on scrambled images, by all that it shows, and is to be here too."""
+    """Whether a run of the cell takes scrambled images: under the authors' protocol, where the paper's number did."""
     return protocol == "authors" and cell.model is None and (cell.data, cell.noise) in SCRAMBLED_ROWS
 
 
 def trial_of(artifact: Artifact, cell: Cell, protocol: str, seed: int, places: Places) -> Trial:
-    """A cell of a table or figure, ready to be trained."""
+    """The trial of a cell in a table or figure."""
     artifact.check_protocol(protocol)
     every_epoch = artifact.every_epoch or protocol == "authors"
-    run = run_of(cell, protocol, seed, places)
-    before = None
+    run, before = run_of(cell, protocol, seed, places), None
     if cell.method == "AT w/o":
-        before = trial_of_filter(replace(cell, method=FILTER), protocol, seed, places)
-        run = replace(run, without_outliers_of=str(before.folder))
-    name = folder_name(cell, run, protocol, every_epoch)
-    told = tuple(one for one in places.reported.get(name, ()) if "curve" in one or not artifact.curves)
-    return Trial(cell, protocol, seed, run, places.out / name, every_epoch, before, told)
+        before = filter_of(cell, protocol, seed, places)
+        run = replace(run, labels=str(before.folder / FILE), noise="none", noise_rate=0.0)
+    identity = Identity(cell, protocol, seed, every_epoch, portable(run)["data"])
+    reported = tuple(run for run in places.reported.get(identity, ()) if "curve" in run or not artifact.curves)
+    folder = places.out / folder_name(cell, run, protocol, every_epoch)
+    return Trial(cell, protocol, seed, run, folder, every_epoch, before, reported)
 
 
-def trial_of_filter(cell: Cell, protocol: str, seed: int, places: Places) -> Trial:
-    """The run whose outliers another is trained without."""
-    run = run_of(cell, protocol, seed, places)
-    return Trial(cell, protocol, seed, run, places.out / folder_name(cell, run, protocol, False), False)
+def filter_of(cell: Cell, protocol: str, seed: int, places: Places) -> Trial:
+    """The AoRR trial that finds the outliers for AT w/o."""
+    source = replace(cell, method=FILTER)
+    run = run_of(source, protocol, seed, places)
+    return Trial(source, protocol, seed, run, places.out / folder_name(source, run, protocol, False), False)
 
 
 def folder_name(cell: Cell, run: Run, protocol: str, every_epoch: bool) -> str:
-    """A name that says the cell, and the same run anywhere: files count by their names, not by where they lie."""
+    """The cell in words and a hash of the run; the same on every machine."""
     parts = [cell.data, cell.eps, cell.noise, str(cell.rate), cell.method, protocol, f"seed{run.seed}"]
-    parts += ["every-epoch"] if every_epoch else []
+    parts += [EVERY_EPOCH] if every_epoch else []
     parts.append(hashlib.sha256(json.dumps(portable(run), sort_keys=True).encode()).hexdigest()[:10])
     return "-".join(parts).replace("/", "_").replace(" ", "-")
 
 
 def portable(run: Run) -> dict[str, Any]:
-    """The run as plain JSON, with names of files and folders in place of their paths."""
+    """The run as plain JSON, with names of files and folders in place of paths."""
     prefix = SCRAMBLED if run.data.startswith(SCRAMBLED) else ""
     data = prefix + Path(run.data.removeprefix(SCRAMBLED)).name
-    weights, source = (path and Path(path).name for path in (run.init_from, run.without_outliers_of))
-    return run.record() | {"data": data, "init_from": weights, "without_outliers_of": source}
+    labels = run.labels and Path(run.labels).parent.name  # the folder of the AoRR run
+    return run.record() | {"data": data, "init_from": run.init_from and Path(run.init_from).name, "labels": labels}

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS, LIGHT = (BLUE, RED), ("#cfe0f3", "#f6d3cf")  # of both classes, and of the sides that networks give them
+COLORS, LIGHT = (BLUE, RED), ("#cfe0f3", "#f6d3cf")  # of both classes, and of their predicted regions
 YELLOW = "#e0b000"
-MARGIN, STEP = 0.06, 0.002  # around the points, and between the places at which a network is asked
-WIDTH, WORDS = 4.3, 0.6  # of a panel in inches, and the height of its name and labels
-LONGEST = int(WIDTH / LETTER)  # line above a panel
+MARGIN, STEP = 0.06, 0.002  # around the points, and between the points of the grid
+WIDTH, WORDS = 4.3, 0.6  # of a panel in inches: its width, and the height of its title and labels
+LONGEST = int(WIDTH / LETTER)  # letters in a line above a panel
 SETS = {
     "toy-balanced": "balanced, two outliers", "toy-imbalanced": "imbalanced, one outlier",
     "toy-imbalanced-2": "imbalanced (appendix), one outlier",
@@ -38,19 +38,19 @@ STYLES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 3)))
 
 @dataclass(frozen=True)
 class Field:
-    """The part of the plane that is drawn."""
+    """The drawn part of the plane."""
 
     across: Tensor
     up: Tensor
 
     @classmethod
     def around(cls, points: Tensor) -> Field:
-        """All points and a margin, within the unit square in which inputs live."""
+        """All points and a margin, within the unit square of the inputs."""
         low, high = (points.amin(0) - MARGIN).clamp(min=0), (points.amax(0) + MARGIN).clamp(max=1)
         return cls(*(torch.arange(start, end, STEP) for start, end in zip(low.tolist(), high.tolist(), strict=True)))
 
-    def answers(self, model: nn.Module) -> Tensor:
-        """What a network says at every place: above 0 for the second class."""
+    def margins(self, model: nn.Module) -> Tensor:
+        """The difference of the logits on a grid: above 0 for the second class."""
         x, y = torch.meshgrid(self.across, self.up, indexing="xy")
         with torch.no_grad():
             logits = model(torch.stack([x.flatten(), y.flatten()], 1))
@@ -59,7 +59,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Learned:
-    """What one method learned of one set: runs and networks of all seeds, and in words what they reach."""
+    """The networks of one method on one set: all seeds, and their accuracies in words."""
 
     runs: Sequence[Record]
     models: Sequence[nn.Module]
@@ -67,13 +67,13 @@ class Learned:
 
     @classmethod
     def of(cls, runs: Sequence[Record], out: Path, test: Dataset | None) -> Learned:
-        """The networks from their folders."""
+        """Loads the networks of the runs."""
         models = [load_model(out / run["folder"]) for run in runs]
         return cls(runs, models, accuracies(runs, models, test))
 
 
 def toy(content: Content, out: Path) -> Figure:
-    """A row of panels a set, a column a method; the regions of the first seed, the boundaries of all."""
+    """One row of panels a set, one column a method: regions of the first seed, boundaries of all."""
     from matplotlib.figure import Figure
 
     runs = sorted(content["runs"], key=lambda run: run["seed"])
@@ -100,18 +100,18 @@ def toy(content: Content, out: Path) -> Figure:
 
 
 def draw_sides(panel: Axes, field: Field, cell: Learned) -> None:
-    """The sides of the first network as regions, and the boundaries of all as lines."""
+    """Draws the predicted regions of the first network and the decision boundaries of all."""
     for number, (model, run) in enumerate(zip(cell.models, cell.runs, strict=True)):
-        answers = field.answers(model)
-        place = field.across.numpy(), field.up.numpy(), answers.numpy()
+        margins = field.margins(model)
+        place = field.across.numpy(), field.up.numpy(), margins.numpy()
         if number == 0:
-            ends = [min(answers.min().item(), 0) - 1, 0, max(answers.max().item(), 0) + 1]
+            ends = [min(margins.min().item(), 0) - 1, 0, max(margins.max().item(), 0) + 1]
             panel.contourf(*place, levels=ends, colors=LIGHT, zorder=0)
         style = STYLES[number % len(STYLES)]
         panel.plot(
             [], [], linestyle=style, color="black", linewidth=1.4, label=f"decision boundary, seed {run['seed']}"
         )
-        if answers.min() < 0 < answers.max():
+        if margins.min() < 0 < margins.max():
             panel.contour(*place, levels=[0], colors="black", linestyles=[style], linewidths=1.4, zorder=1)
     panel.set_xlim(field.across[0].item(), field.across[-1].item())
     panel.set_ylim(field.up[0].item(), field.up[-1].item())
@@ -119,7 +119,7 @@ def draw_sides(panel: Axes, field: Field, cell: Learned) -> None:
 
 
 def draw_points(panel: Axes, train: Dataset, eps: float) -> None:
-    """The training points in the color of their labels with the attack's squares, and the outliers among them."""
+    """Draws the training points in the colors of their labels, the attack's squares, and the outliers."""
     from matplotlib.collections import PolyCollection
 
     corners = eps * torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]])
@@ -128,7 +128,7 @@ def draw_points(panel: Axes, train: Dataset, eps: float) -> None:
         PolyCollection(list(squares), facecolors="none", edgecolors=YELLOW, linewidths=0.5, zorder=2,
                        label=f"reach of the attack, eps {eps:g}")
     )  # fmt: skip
-    flipped = torch.zeros_like(train.labels, dtype=torch.bool) if train.flipped is None else train.flipped
+    flipped = torch.zeros_like(train.labels, dtype=torch.bool) if train.wrong is None else train.wrong
     for label, (name, color) in enumerate(zip(train.classes, COLORS, strict=True)):
         there = train.images[(train.labels == label) & ~flipped]
         panel.plot(*there.T.numpy(), "o", color=color, markersize=2.6, zorder=3, label=f"training point, {name}")
@@ -139,7 +139,7 @@ def draw_points(panel: Axes, train: Dataset, eps: float) -> None:
 
 
 def describe(panel: Axes, cell: Learned) -> None:
-    """What was trained on what, what it reaches, and the axes."""
+    """Adds the method, the set, the accuracies and the axes."""
     run = cell.runs[0]
     name = f"{run['method']}: {SETS.get(run['data'], run['data'])}"
     panel.set_title("\n".join([name, *cell.words]), fontsize=10)
@@ -149,7 +149,7 @@ def describe(panel: Axes, cell: Learned) -> None:
 
 
 def accuracies(runs: Sequence[Record], models: Sequence[nn.Module], test: Dataset | None) -> list[str]:
-    """What every seed reaches on the test set, and of each class: the few points of one hardly count in the whole."""
+    """The test accuracy of every seed, in all and by class: a rare class hardly counts in the whole."""
     lines = fitting([f"{name} {listed(run['accuracy'][LAST][key] for run in runs)} %" for key, name in SHOWN.items()])
     if test is not None:
         with torch.no_grad():
@@ -162,7 +162,7 @@ def accuracies(runs: Sequence[Record], models: Sequence[nn.Module], test: Datase
 
 
 def fitting(texts: Sequence[str]) -> list[str]:
-    """Texts in one line if that is no wider than a panel, else each by itself."""
+    """The texts in one line if it fits a panel, else one line a text."""
     whole = ", ".join(texts)
     return [whole] if len(whole) <= LONGEST else [line for text in texts for line in wrap(text, LONGEST)]
 
@@ -173,10 +173,10 @@ def listed(shares: Iterable[float]) -> str:
 
 
 def note(runs: Sequence[Record]) -> str:
-    """What is drawn of which seed, and what titles say."""
+    """A note on the drawn seeds and on the titles."""
     seeds = sorted({run["seed"] for run in runs})
     several = f", seeds {' / '.join(map(str, seeds))}" if len(seeds) > 1 else ""
     return (
-        f"shaded: the class that the network of seed {seeds[0]} gives; "
-        f"in titles: accuracy on test points without outliers, and of each class{several}"
+        f"shaded: the class predicted by the network of seed {seeds[0]}; "
+        f"titles: accuracy on test points without outliers, in all and by class{several}"
     )

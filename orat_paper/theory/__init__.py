@@ -1,4 +1,4 @@
-"""The theorems of the paper as functions (Hu et al., 2023, sections 3 and 4), with what had to be corrected in them."""
+"""The theorems of the paper as functions (Hu et al., 2023, sections 3 and 4), with their errata."""
 
 from __future__ import annotations
 

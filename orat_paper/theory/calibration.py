@@ -1,16 +1,16 @@
 """Theorem 2: when the ORAT loss is calibrated for the adversarial 0/1 loss (Hu et al., 2023, section 4.1).
 
 Errata of the theorem:
-- Lemma 5 loses a factor l(0): its algebra gives beta >= (nu l(0) - E) / nu. So nu l(0) > min(lambda-hat, risk) is
-  needed, which for the logistic loss, l(0) = log 2, is more than the theorem asks. It also reads the min-max as a
-  saddle point; its result survives that.
-- Where lambda + lambda-hat > l(0), the proof wants t > 0 with l(t) + l(-t) < 2 l(0), which no convex loss has, and a
-  function that is large and near 0 on one ball. The statement is false there: the hinge loss with lambda = 0,
-  lambda-hat = 2 meets each condition and is not calibrated.
-- What decides, for all measurable functions, is whether phi(t) + phi(-t) < 2 phi(0) for some t. By Frank & Niles-Weed
-  (2023) this alone gives consistency for every distribution. For a convex loss that goes to 0 it means
-  0 < lambda-hat < 2 (l(0) - lambda): the middle of the two cuts, l_[k] and l_[m], must lie below l(0).
-- Part (ii) asks that some function errs nowhere. Then 0 < lambda-hat and lambda < l(0) are enough: `error_at_most`.
+- Lemma 5 loses a factor l(0): its algebra gives beta >= (nu l(0) - E) / nu. So the proof needs
+  nu l(0) > min(lambda-hat, risk). For the logistic loss, l(0) = log 2, the theorem asks for less. Lemma 5 also reads
+  the min-max as a saddle point, which does not change its result.
+- For lambda + lambda-hat > l(0), the proof wants t > 0 with l(t) + l(-t) < 2 l(0), which no convex loss has, and a
+  function that is large and near 0 on one ball. The statement is false: the hinge loss with lambda = 0 and
+  lambda-hat = 2 meets all conditions and is not calibrated.
+- With all measurable functions, phi is calibrated if and only if phi(t) + phi(-t) < 2 phi(0) for some t. By Frank &
+  Niles-Weed (2023) this condition alone gives consistency for every distribution. A convex loss that goes to 0 needs
+  0 < lambda-hat < 2 (l(0) - lambda): the middle of the cuts l_[k] and l_[m] must lie below l(0).
+- Part (ii) assumes a function without errors. Then 0 < lambda-hat and lambda < l(0) are enough: `error_at_most`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orat.core.errors import InputError
 
 MarginLoss: TypeAlias = Callable[[Tensor], Tensor]
 
-REACH = 40.0  # margins beyond this are taken for infinite: the logistic loss is below 1e-17 there
+REACH = 40.0  # stands for an infinite margin: the logistic loss is below 1e-17
 TINY = 1e-9
 
 
@@ -44,7 +44,7 @@ def logistic(margins: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class OratLoss:
-    """The loss phi of a margin once both scalars stand: l(t) less lambda, cut to 0..lambda-hat (Eq. 5)."""
+    """The loss phi of a margin for fixed scalars: l(t) - lambda, clipped to 0..lambda-hat (Eq. 5)."""
 
     loss: MarginLoss
     lower: float  # lambda
@@ -55,7 +55,7 @@ class OratLoss:
         return self.width - (self.width - (self.loss(margins) - self.lower).relu()).relu()
 
     def adversarial(self, scores: Tensor, label: int) -> Tensor:
-        """The largest phi(y f) over the last dimension, which holds the scores f of all points of a ball."""
+        """The largest phi(y f) over the last dimension, the scores f of all points of a ball."""
         return self(label * scores).amax(-1)
 
     def at(self, margin: float) -> float:
@@ -65,7 +65,7 @@ class OratLoss:
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of a theorem, whether it holds, and its numbers."""
+    """A condition of a theorem with its truth value and its numbers."""
 
     name: str
     holds: bool
@@ -73,12 +73,12 @@ class Condition:
 
 
 def stated_conditions(phi: OratLoss, nu: float, risk: float) -> tuple[Condition, ...]:
-    """The conditions of Theorem 2 as it is printed; `risk` is the least risk of the plain loss l."""
+    """The conditions of Theorem 2 as printed; `risk` is the least risk of the plain loss l."""
     return (*stated_of_scalars(phi, nu, risk), *stated_of_loss(phi.loss))
 
 
 def stated_of_scalars(phi: OratLoss, nu: float, risk: float) -> tuple[Condition, ...]:
-    """Those of the conditions that are on nu and the two scalars."""
+    """The printed conditions on nu and the two scalars."""
     cuts = f"lambda = {phi.lower:g}, lambda-hat = {phi.width:g}"
     bound = min(phi.width, risk)
     return (
@@ -89,7 +89,7 @@ def stated_of_scalars(phi: OratLoss, nu: float, risk: float) -> tuple[Condition,
 
 
 def stated_of_loss(loss: MarginLoss) -> tuple[Condition, ...]:
-    """Those of the conditions that are on the loss."""
+    """The printed conditions on the loss."""
     margins = torch.linspace(-REACH, REACH, 4001, dtype=torch.float64)
     losses = loss(margins)
     least, rise, jump = losses.min().item(), losses.diff().max().item(), largest_jump(loss, margins)
@@ -101,7 +101,7 @@ def stated_of_loss(loss: MarginLoss) -> tuple[Condition, ...]:
 
 
 def needed_conditions(phi: OratLoss, nu: float, risk: float) -> tuple[Condition, ...]:
-    """What the proof of Theorem 2 needs beyond the stated conditions; the last one decides by itself."""
+    """Further conditions in the proof of Theorem 2; the last condition alone is necessary and sufficient."""
     at_zero = phi.loss(torch.zeros((), dtype=torch.float64)).item()
     bound = min(phi.width, risk)
     room = decrease(phi)
@@ -113,12 +113,12 @@ def needed_conditions(phi: OratLoss, nu: float, risk: float) -> tuple[Condition,
 
 
 def failing(conditions: tuple[Condition, ...]) -> list[str]:
-    """The conditions that do not hold, with their numbers."""
+    """The false conditions with their numbers."""
     return [f"{condition.name} ({condition.numbers})" for condition in conditions if not condition.holds]
 
 
 def largest_jump(loss: MarginLoss, margins: Tensor) -> float:
-    """How much of the steepest change between neighbors is left in a cell too small for a continuous loss to change."""
+    """The rest of the steepest change between neighbors in a tiny cell: 0 for a continuous loss."""
     steepest = int(loss(margins).diff().abs().argmax())
     low, high = margins[steepest], margins[steepest + 1]
     for _ in range(40):
@@ -130,7 +130,7 @@ def largest_jump(loss: MarginLoss, margins: Tensor) -> float:
 
 
 def decrease(phi: OratLoss, reach: float = REACH, steps: int = 8001) -> float:
-    """How far phi(t) + phi(-t) falls below 2 phi(0), at most, on a grid of t."""
+    """The largest fall of phi(t) + phi(-t) below 2 phi(0), on a grid of t."""
     margins = torch.linspace(0, reach, steps, dtype=torch.float64)
     fall = 2 * phi.at(0.0) - (phi(margins) + phi(-margins)).min().item()
     return fall if fall > TINY else 0.0
@@ -142,15 +142,15 @@ def is_calibrated(phi: OratLoss) -> bool:
 
 
 def is_calibrated_convex(phi: OratLoss, loss_at_zero: float) -> bool:
-    """The same in closed form, for a convex loss that goes to 0 and lambda >= 0."""
+    """Calibration in closed form, for a convex loss that goes to 0 and lambda >= 0."""
     if phi.lower < 0:
-        raise InputError(f"lambda = {phi.lower:g}: the closed form holds from 0 on")
+        raise InputError(f"lambda = {phi.lower:g}: the closed form needs 0 or more")
     return 0 < phi.width < 2 * (loss_at_zero - phi.lower)
 
 
 def error_at_most(phi: OratLoss, risk: float) -> float:
-    """The largest adversarial error that this mean of the adversarial phi allows: a wrong ball costs phi(0) or more."""
+    """The largest adversarial error at a given mean of the adversarial phi: a wrong ball costs phi(0) or more."""
     floor, at_zero = phi.at(REACH), phi.at(0.0)
     if at_zero <= floor:
-        raise InputError(f"phi(0) = {at_zero:g} is the least value of phi: it says nothing of errors")
+        raise InputError(f"phi(0) = {at_zero:g} is the least value of phi, so that errors cost nothing: lower lambda")
     return min(1.0, max(0.0, (risk - floor) / (at_zero - floor)))

@@ -1,4 +1,4 @@
-"""Theorem 2 as a picture: where its conditions hold, and where the ORAT loss is calibrated by brute force."""
+"""Theorem 2 as a picture: its conditions, and calibration of the ORAT loss by brute force."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOWER_MAX, WIDTH_MAX = 1.2, 2.4
-LOWERS, WIDTHS = 48, 50  # cells of a panel; with these no center lies on a border
+LOWERS, WIDTHS = 48, 50  # cells of a panel; no center lies on a border
 ETAS = (0.5, 0.75, 1.0)  # the label -1 mirrors them
-# Whether the conditions hold, and whether the loss is calibrated -> the color, how much of it, and its name.
+# (conditions hold, loss calibrated) -> color, strength of the color, name.
 KINDS = {
     (True, True): (BLUE, 0.45, "conditions hold, calibrated"),
     (True, False): (RED, 0.75, "conditions hold, NOT calibrated"),
@@ -40,7 +40,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Plane:
-    """A loss, what Theorem 2 takes besides both scalars, and a pair of these at which the theorem is false."""
+    """A loss, the other numbers of Theorem 2, and a pair of scalars for which the theorem is false."""
 
     name: str
     loss: MarginLoss
@@ -63,7 +63,7 @@ def centers(end: float, cells: int) -> list[float]:
 
 
 def conditions_hold(plane: Plane) -> Tensor:
-    """Whether every condition of Theorem 2 holds, as it is printed: a row for each lambda-hat."""
+    """Whether all printed conditions of Theorem 2 hold, one row a lambda-hat."""
     of_loss = not failing(stated_of_loss(plane.loss))
     rows = [
         [
@@ -76,7 +76,7 @@ def conditions_hold(plane: Plane) -> Tensor:
 
 
 def calibrated(plane: Plane, display: Display = SILENT) -> Tensor:
-    """Whether no function on the grid is a counterexample: a row for each lambda-hat."""
+    """Whether the grid has no counterexample, one row a lambda-hat."""
     functions = all_functions(steps=41)
     widths = display.track(centers(WIDTH_MAX, WIDTHS), f"calibration, {plane.name} loss", WIDTHS)
     rows = [
@@ -90,7 +90,7 @@ def calibrated(plane: Plane, display: Display = SILENT) -> Tensor:
 
 
 def calibration_figure(display: Display = SILENT) -> Figure:
-    """Where the conditions of Theorem 2 hold and where the ORAT loss is calibrated, in the plane of both scalars."""
+    """The conditions of Theorem 2 and calibration of the ORAT loss in the plane of both scalars."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -107,7 +107,7 @@ def calibration_figure(display: Display = SILENT) -> Figure:
 
 
 def draw_kinds(panel: Axes, hold: Tensor, right: Tensor) -> None:
-    """One color for each of the four cases, in cells as they were computed."""
+    """Colors every computed cell by its case."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
@@ -122,7 +122,7 @@ def draw_kinds(panel: Axes, hold: Tensor, right: Tensor) -> None:
 
 
 def draw_borders(panel: Axes, plane: Plane) -> None:
-    """The closed form of calibration, the order that the theorem asks for, and a counterexample to it."""
+    """Draws the closed form of calibration, the order of the scalars in the theorem, and a counterexample."""
     at_zero = plane.loss_at_zero
     panel.plot([0, at_zero], [2 * at_zero, 0], "k--", linewidth=1.8, label=r"$\hat\lambda = 2\,(\ell(0) - \lambda)$")
     panel.plot(

@@ -1,4 +1,4 @@
-"""`orat theory`: the paper's theorems in numbers and pictures."""
+"""`orat paper theory`: the paper's theorems in numbers and pictures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ CALIBRATION = ("loss", "lambda", "lambda\n-hat", "nu", "risk", "condi-\ntions", 
 
 
 def add(commands: Any) -> None:
-    """The flags: where pictures go, and how often the gap is measured."""
+    """The flags: the folder of the pictures, and the number of draws."""
     one = add_command(commands, "theory", run, "the paper's theorems: measured gaps, calibration, and three pictures")
-    one.add_argument("--out", default="runs/theory", metavar="DIR", help="where pictures go (default: runs/theory)")
-    one.add_argument("--draws", metavar="N", help="training sets that are drawn of each size (default: 20)")
+    one.add_argument(
+        "--out", default="runs/theory", metavar="DIR", help="pictures go here (default: runs/theory)"
+    )
+    one.add_argument("--draws", metavar="N", help="training sets drawn of each size (default: 20)")
     one.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
 
@@ -53,27 +55,27 @@ def run(arguments: Namespace) -> int:
 
 
 def show(content: dict[str, Any]) -> None:
-    """Both tables, and below each what it is of."""
+    """Prints both tables with an explanation."""
     from rich.console import Console
 
     task = content["task"]
     console = Console(highlight=False)
     console.print(gap_table(content["gaps"]))
     console.print(
-        f"ORAT risk of {task['toy']} with {task['outliers']:.0%} of its labels wrong, less that of n points drawn from "
-        f"it: the largest in {task['draws']} draws, seed {task['seed']}. Linear functions of l_{task['p']:g} norm up "
+        f"ORAT risk of {task['toy']} with {task['outliers']:.0%} of its labels wrong minus the risk of n drawn points: "
+        f"the largest in {task['draws']} draws, seed {task['seed']}. Linear functions of l_{task['p']:g} norm up "
         f"to {task['radius']:g}; logistic loss, {task['largest_loss']:.2f} at most; nu = {task['nu']:g}, "
-        f"mu = {task['mu']:g}, eps = {task['eps']:g}. The bound fails with a chance of {task['delta']:g} at most.\n"
+        f"mu = {task['mu']:g}, eps = {task['eps']:g}. The bound fails with probability {task['delta']:g} at most.\n"
     )
     console.print(calibration_table(content["calibration"]))
     console.print(
-        "Theorem 2: whether its conditions hold; whether the ORAT loss is calibrated, by brute force over what "
-        "functions do on a ball; and the first condition that fails, of the theorem or else of its proof."
+        "Theorem 2: whether its conditions hold; whether the ORAT loss is calibrated, by brute force over the "
+        "functions on a ball; and the first false condition, of the theorem or else of its proof."
     )
 
 
 def gap_table(rows: list[dict[str, Any]]) -> Table:
-    """A row for each number of training points."""
+    """One row for every number of training points."""
     from rich import box
     from rich.table import Table
 
@@ -87,7 +89,7 @@ def gap_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def calibration_table(rows: list[dict[str, Any]]) -> Table:
-    """A row for each case of Theorem 2."""
+    """One row for every case of Theorem 2."""
     from rich import box
     from rich.table import Table
 

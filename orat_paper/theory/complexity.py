@@ -1,8 +1,8 @@
 """Empirical Rademacher complexities: linear classes of any norm, natural and attacked (appendix C.5).
 
 Linear functions theta x with ||theta||_p <= radius; the attack moves x by eps in the l_r norm, here `attack_norm`.
-The paper leaves r out: its factor d^(1 - 1/p) is that of r = infinity. In general it is d^(1 - 1/p - 1/r), or 1 if
-that is less (Awasthi et al., 2020).
+The paper leaves r out: its factor d^(1 - 1/p) holds for r = infinity. The general factor is
+max(1, d^(1 - 1/p - 1/r)) (Awasthi et al., 2020).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def dual(p: float) -> float:
 
 
 def stretch(dimension: int, p: float, attack_norm: float = inf) -> float:
-    """The largest dual norm, to that of the attack, of a vector of l_p norm 1: max(1, d^(1 - 1/p - 1/r))."""
+    """The largest dual norm (of the attack's norm) of a vector of l_p norm 1: max(1, d^(1 - 1/p - 1/r))."""
     return max(1.0, float(dimension) ** (1 / dual(p) - 1 / attack_norm))
 
 
 def khintchine(q: float) -> float:
-    """Khintchine's best constant: the l_q norm of a random-sign sum is at most this times the l_2 norm of its terms."""
+    """Khintchine's best constant: the largest l_q norm of a random-sign sum over the l_2 norm of its terms."""
     if q <= 2:
         return 1.0
     return sqrt(2) * exp((lgamma((q + 1) / 2) - log(pi) / 2) / q)
@@ -42,11 +42,11 @@ def linear_complexity(points: Tensor, radius: float, p: float) -> float:
 
 
 def complexity_from_norms(norms: Tensor, n: int, radius: float, p: float) -> float:
-    """The same from the l_2 norm of each feature over the n points.
+    """The upper bound from the l_2 norm of every feature over the n points.
 
-    The complexity is radius / n times the mean of || sum of sign_i x_i ||_q. Khintchine bounds each feature of that
-    sum; for p = 1, where q is infinite, Massart's lemma bounds the largest of 2 d sums. The paper points to Kakade et
-    al. (2008), whose radius max ||x||_q sqrt((q - 1) / n) is never smaller and covers 1 < p <= 2 only.
+    The complexity is radius / n times the mean of || sum of sign_i x_i ||_q. Khintchine bounds every feature of the
+    sum. For p = 1, q is infinite, and Massart's lemma bounds the largest of 2 d sums. The paper cites Kakade et al.
+    (2008): radius max ||x||_q sqrt((q - 1) / n) is never smaller and covers 1 < p <= 2 only.
     """
     q = dual(p)
     if q == inf:
@@ -55,18 +55,18 @@ def complexity_from_norms(norms: Tensor, n: int, radius: float, p: float) -> flo
 
 
 def attack_complexity(n: int, dimension: int, radius: float, p: float, eps: float, attack_norm: float = inf) -> float:
-    """What the attack adds to the complexity of a linear class, at most."""
+    """An upper bound of the complexity that the attack adds to a linear class."""
     return eps * radius * stretch(dimension, p, attack_norm) / (2 * sqrt(n))
 
 
 def sampled_complexity(points: Tensor, radius: float, p: float, signs: Tensor) -> float:
-    """The complexity of a linear class, exact but for the draw of the signs (draws, n)."""
+    """The complexity of a linear class, exact except for the draw of the signs (draws, n)."""
     sums = signs.to(points.dtype) @ points
     return radius / len(points) * sums.norm(dual(p), dim=1).mean().item()
 
 
 def random_signs(draws: int, n: int, generator: torch.Generator) -> Tensor:
-    """Rademacher variables, a row for each draw."""
+    """Rademacher variables, one row a draw."""
     return 2 * torch.randint(0, 2, (draws, n), generator=generator) - 1
 
 
@@ -81,8 +81,8 @@ def network_complexity(
     """An upper bound for networks with one hidden layer of ReLUs under attack; `reach` is from `input_reach`.
 
     A cover of all hidden (d + 1) weights at the scale 1 / sqrt(n) has (6 sqrt(n))^(hidden (d + 1)) elements, each with
-    scores up to radius * outer * reach; Massart's lemma does the rest and gives log(36 n). As printed there are
-    d (hidden + 1) weights, log(36) stands in its place, and the reach is 1 at least; we could not prove that form.
+    scores up to radius * outer * reach. Massart's lemma then gives log(36 n). The printed form has d (hidden + 1)
+    weights, log(36) and a reach of at least 1; we could not prove the printed form.
     """
     largest = radius * outer * (max(1.0, reach) if printed else reach)
     weights = dimension * (hidden + 1) if printed else hidden * (dimension + 1)
@@ -90,5 +90,5 @@ def network_complexity(
 
 
 def input_reach(largest: float, dimension: int, p: float, eps: float, attack_norm: float = inf) -> float:
-    """The largest |theta x| under attack for ||theta||_p = 1, where `largest` is the largest l_r norm of an input."""
+    """The largest |theta x| under attack for ||theta||_p = 1; `largest` is the largest l_r norm of an input."""
     return stretch(dimension, p, attack_norm) * (largest + eps)

@@ -1,4 +1,4 @@
-"""The bounds of Theorem 3 as pictures, and the gap that was measured below them."""
+"""The bounds of Theorem 3 and the measured gap as pictures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DIMENSION, HIDDEN, EPS, NU, N = 784, 100, 0.1, 0.8, 60_000  # as of MNIST, with pixels in 0..1
-# Each class: its name, its color, and the exponent of its norm; the network has outer weights of l_1 norm 1, too.
+# Name of a class -> color and exponent of its norm. The network has outer weights of l_1 norm 1.
 LINEAR = {
     r"linear, $\|\theta\|_1 \leq 1$": (BLUE, 1.0),
     r"linear, $\|\theta\|_2 \leq 1$": (ORANGE, 2.0),
@@ -37,7 +37,7 @@ def class_bound(p: float, n: float, nu: float, eps: float, hidden: int = 0) -> B
 
 
 def bounds_figure() -> Figure:
-    """The bound against n, nu and eps, for losses in 0..1 such as the hinge loss cut at 1."""
+    """The bound against n, nu and eps, for losses in 0..1 such as the clipped hinge loss."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.4), dpi=150, layout="constrained")
@@ -65,7 +65,7 @@ def bounds_figure() -> Figure:
 
 
 def draw_panel(panel: Axes, places: Sequence[float], bound: Callable[[float, float, int], Bound]) -> None:
-    """One line for each class, and the height above which a bound says nothing."""
+    """Draws one line for every class, and the height of a vacuous bound."""
     classes = [(name, color, p, 0) for name, (color, p) in LINEAR.items()] + [(NETWORK, RED, 1.0, HIDDEN)]
     for name, color, p, hidden in classes:
         bounds = [bound(place, p, hidden) for place in places]
@@ -75,7 +75,7 @@ def draw_panel(panel: Axes, places: Sequence[float], bound: Callable[[float, flo
 
 
 def gap_figure(gaps: Sequence[Gap]) -> Figure:
-    """The measured gap below the bound, against n; one of 0 or less has no place on its axis and is left out."""
+    """The measured gap and the bound against n; the logarithmic axis leaves out a gap of 0 or less."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.8), dpi=150, layout="constrained")
@@ -103,7 +103,7 @@ def gap_figure(gaps: Sequence[Gap]) -> Figure:
 
 
 def tidy(panel: Axes) -> None:
-    """The look that the pictures of this package share."""
+    """The common look of the panels."""
     panel.grid(color="#dddddd", linewidth=0.8)
     panel.set_axisbelow(True)
     panel.tick_params(labelsize=10)

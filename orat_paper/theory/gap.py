@@ -1,7 +1,7 @@
 """The generalization gap of linear functions on a toy set, measured beside the bound of Theorem 3.
 
-The test points of the toy set, some with a wrong label, are taken for the whole distribution. So training sets drawn
-from them are i.i.d., as the theorem asks, and the risk of the distribution is known to the last digit.
+The test points of the toy set, some with a wrong label, are the whole distribution. So training sets are i.i.d., as
+the theorem assumes, and the risk of the distribution is known exactly.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from orat_paper.theory.calibration import logistic
 from orat_paper.theory.complexity import input_reach, linear_complexity, worst_margins
 from orat_paper.theory.generalization import Bound, Setting, linear_bound
 
-LR, STEPS = 20.0, 60  # of the plain descent: points are 0.1 apart, so weights must grow to about 10
+LR, STEPS = 20.0, 60  # of the gradient descent; points are 0.1 apart, so weights must grow to about 10
 DIRECTIONS = 72
-DELTA = 0.05  # the bound may fail with this probability
+DELTA = 0.05  # probability that the bound fails
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned: linear functions with ||theta||_p <= radius, by ORAT with logistic loss, on a toy set."""
+    """A learning task: linear functions with ||theta||_p <= radius, ORAT with logistic loss, a toy set."""
 
     toy: str = "toy-imbalanced-2"
     outliers: float = 0.1  # the share of wrong labels
@@ -46,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Sample:
-    """Points of the plane, moved so that linear functions cut at the middle, and labels 1 and -1."""
+    """Points of the plane around the origin, with labels 1 and -1."""
 
     points: Tensor
     labels: Tensor
@@ -54,16 +54,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Gap:
-    """By how much the risk of the distribution exceeds that of n training points: a number for each draw of them."""
+    """The risk of the distribution minus the risk of n training points, one number a draw."""
 
     n: int
-    trained: tuple[float, ...]  # of the function that was trained on the draw
+    trained: tuple[float, ...]  # of the function trained on the draw
     largest: tuple[float, ...]  # among functions of the largest norm, in all directions
     bound: Bound  # the least of all draws
 
 
 def distribution(task: Task) -> Sample:
-    """All points that can be drawn, each as likely as any other."""
+    """All points, with equal probabilities."""
     data = toy.read(task.toy).test
     assert data is not None  # toy sets always have one
     generator = torch.Generator().manual_seed(task.seed)
@@ -80,22 +80,22 @@ def draw(source: Sample, n: int, generator: torch.Generator) -> Sample:
 
 
 def risk(weights: Tensor, sample: Sample, task: Task) -> Tensor:
-    """The ORAT risk: the ranked range of the losses under the strongest attack, which is known for linear functions."""
+    """The ORAT risk: the ranked range of the losses under the strongest attack, exact for linear functions."""
     losses = logistic(worst_margins(weights, sample.points, sample.labels, task.eps))
     k, m = ranks(len(losses), task)
     return ranked_range(losses, k, m)
 
 
 def ranks(n: int, task: Task) -> tuple[int, int]:
-    """k and m, which must be whole numbers: the theorem compares the same shares."""
+    """k and m at the shares of the theorem, which must give whole numbers."""
     k, m = (task.nu + task.mu) * n, task.mu * n
     if abs(k - round(k)) > 1e-6 or abs(m - round(m)) > 1e-6:
-        raise InputError(f"n = {n}: nu = {task.nu} and mu = {task.mu} of it are no whole numbers, k = {k:g}, m = {m:g}")
+        raise InputError(f"n = {n}: nu = {task.nu} and mu = {task.mu} of n give no whole numbers, k = {k:g}, m = {m:g}")
     return round(k), round(m)
 
 
 def train(sample: Sample, task: Task) -> Tensor:
-    """Plain descent on the ORAT risk, scaled back into the class after every step."""
+    """Gradient descent on the ORAT risk, scaled back into the class after every step."""
     weights = torch.full((sample.points.shape[1],), 0.1, dtype=torch.float64, requires_grad=True)
     for step in range(STEPS):
         (gradient,) = torch.autograd.grad(risk(weights, sample, task), weights)
@@ -114,9 +114,9 @@ def largest_gap(source: Sample, sample: Sample, task: Task) -> float:
 
 
 def gap_bound(source: Sample, sample: Sample, task: Task, delta: float = DELTA) -> Bound:
-    """Theorem 3 for this class and these training points."""
+    """Theorem 3 for the class of the task and a training set."""
     n, dimension = sample.points.shape
-    # No function of the class has a margin below the negative of this.
+    # No function of the class has a margin below -margin.
     margin = task.radius * input_reach(source.points.abs().max().item(), dimension, task.p, task.eps)
     loss_max = logistic(torch.tensor(-margin, dtype=torch.float64)).item()
     setting = Setting(n, task.nu, loss_max, delta=delta)
@@ -125,7 +125,7 @@ def gap_bound(source: Sample, sample: Sample, task: Task, delta: float = DELTA) 
 
 
 def measured_gaps(task: Task, sizes: Iterable[int], draws: int = 20, display: Display = SILENT) -> list[Gap]:
-    """The gap at each number of training points, over fresh draws of them."""
+    """The gap at every number of training points, over fresh draws."""
     sizes = tuple(sizes)
     if draws < 1:
         raise InputError(f"draws = {draws}: give 1 or more")

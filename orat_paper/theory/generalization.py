@@ -1,15 +1,15 @@
-"""Theorem 3: how far the ranked range of the training data can lie below that of the distribution (Hu et al., 2023).
+"""Theorem 3: a bound of the ranked range of the distribution minus that of the training data (Hu et al., 2023).
 
-Each bound is a `Bound` with its terms. With `printed` it is the formula as the paper prints it.
+A bound is a `Bound` with its terms. With `printed` it is the formula of the paper.
 
 Errata of the theorem and of its examples (appendices C.4 and C.5):
-- The proof ends with log(4 / delta), because each of two events has the probability delta / 2; the theorem says
+- The proof ends with log(4 / delta), as two events have the probability delta / 2 each. The theorem has
   log(2 / delta).
-- The linear example adds L eps r d~ / (2 sqrt(n)) for the attack, but the theorem counts the complexity twice: it must
-  be L eps r d~ / sqrt(n).
-- Its d~ = d^(1 - 1/p) is right for attacks in the l_infinity norm only.
-- The network example has log(36) and d (d' + 1) where counting its weights gives log(36 n) and d' (d + 1), and its
-  max(1, .) does not scale with the inputs as networks of ReLUs do.
+- The linear example adds L eps r d~ / (2 sqrt(n)) for the attack. The theorem counts the complexity twice, so the
+  term must be L eps r d~ / sqrt(n).
+- The factor d~ = d^(1 - 1/p) is right for attacks in the l_infinity norm only.
+- The network example has log(36) and d (d' + 1); counting the weights gives log(36 n) and d' (d + 1). Networks of
+  ReLUs scale with their inputs, the max(1, .) of the example does not.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from orat_paper.theory.complexity import attack_complexity, input_reach, network
 
 @dataclass(frozen=True)
 class Setting:
-    """What Theorem 3 takes besides the complexity of the class."""
+    """The numbers of Theorem 3 besides the complexity of the class."""
 
     n: int
-    nu: float  # the share of the samples that count: (k - m) / n
+    nu: float  # (k - m) / n, the share of the ranked range
     loss_max: float  # M: losses lie in 0..M
-    lipschitz: float = 1.0  # L: how fast the loss changes with the margin; 1 for hinge and logistic
-    delta: float = 0.05  # the bound may fail with this probability
+    lipschitz: float = 1.0  # L, Lipschitz constant of the loss in the margin; 1 for hinge and logistic
+    delta: float = 0.05  # probability that the bound fails
 
     def __post_init__(self) -> None:
         if self.n < 1 or not 0 < self.nu <= 1 or not 0 < self.delta < 1:
@@ -53,24 +53,24 @@ class Bound:
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether it says no more than that losses lie in 0..M."""
+        """Whether the bound is at least M, the largest loss."""
         return self.value >= self.loss_max
 
 
 def bound(complexity: float, setting: Setting, printed: bool = False) -> Bound:
     """Theorem 3 from the Rademacher complexity of the adversarial losses."""
-    return _bound({"complexity": complexity}, setting, printed)
+    return total({"complexity": complexity}, setting, printed)
 
 
 def linear_bound(
     complexity: float, dimension: int, radius: float, p: float, eps: float, setting: Setting,
     attack_norm: float = inf, printed: bool = False,
 ) -> Bound:  # fmt: skip
-    """Theorem 3 for linear functions with ||theta||_p <= radius; `complexity` is that of the class without attack."""
+    """Theorem 3 for linear functions with ||theta||_p <= radius, from the complexity of the class without attack."""
     attack = attack_complexity(setting.n, dimension, radius, p, eps, attack_norm)
     scale = setting.lipschitz
     parts = {"complexity": scale * complexity, "attack": scale * attack / (2 if printed else 1)}
-    return _bound(parts, setting, printed)
+    return total(parts, setting, printed)
 
 
 def network_bound(
@@ -83,18 +83,19 @@ def network_bound(
     """
     reach = input_reach(largest, dimension, p, eps, attack_norm)
     complexity = network_complexity(setting.n, dimension, hidden, radius, outer, reach, printed)
-    return _bound({"complexity": setting.lipschitz * complexity}, setting, printed)
+    return total({"complexity": setting.lipschitz * complexity}, setting, printed)
 
 
 def samples_needed(gap: float, setting: Setting) -> int:
-    """The least n at which the bound of even a single function falls to `gap`; `setting.n` does not matter."""
+    """The least n at which the bound of a single function falls to `gap`; `setting.n` does not matter."""
     if gap <= 0:
         raise InputError(f"gap = {gap}: no number of samples closes it, give more than 0")
     at_one = bound(0.0, Setting(1, setting.nu, setting.loss_max, setting.lipschitz, setting.delta)).value
     return ceil((at_one / gap) ** 2)
 
 
-def _bound(complexities: Mapping[str, float], setting: Setting, printed: bool) -> Bound:
+def total(complexities: Mapping[str, float], setting: Setting, printed: bool) -> Bound:
+    """The bound with the terms of the scalars and of the confidence."""
     factor, events = 2 / setting.nu, 2 if printed else 4
     terms = {name: factor * 2 * complexity for name, complexity in complexities.items()}
     scalars = 2 * setting.loss_max / sqrt(setting.n)

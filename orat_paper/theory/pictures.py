@@ -1,4 +1,4 @@
-"""The files of the three pictures."""
+"""Writes the three pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_pictures(gaps: Sequence[Gap], folder: Path, display: Display = SILENT) -> list[Path]:
-    """Draws the bounds, the measured gap and calibration, each as PNG and as PDF, and says where."""
+    """Draws the bounds, the measured gap and calibration as PNG and PDF; returns the files."""
     drawings: dict[str, Callable[[], Figure]] = {
         "bounds": bounds_figure, "gap": lambda: gap_figure(gaps), "calibration": lambda: calibration_figure(display),
     }  # fmt: skip

@@ -1,16 +1,16 @@
 """Theorem 1: the ranked range as a min-max over two scalars (Hu et al., 2023, Eq. 4 and appendices B and C.1).
 
-All values here are those of the theorem with its factor 1 / (k - m), so the optimum is the ranked range itself.
+All values include the factor 1 / (k - m) of the theorem, so the optimum is the ranked range.
 
 Errata of the theorem:
-- Its optimum is lambda = l_[k] and lambda-hat = l_[m] - l_[k]. So "lambda-hat > lambda" fails if l_[m] <= 2 l_[k].
-  What the proof has in mind, l_[m] beside l_[k], is the optimum of the difference form (appendix C.4) instead.
+- The optimum is lambda = l_[k] and lambda-hat = l_[m] - l_[k]. So "lambda-hat > lambda" fails if l_[m] <= 2 l_[k].
+  The proof has l_[m] beside l_[k] in mind, which is the optimum of the difference form (appendix C.4).
 - The min and the max do not commute: at a fixed lambda-hat the value falls without end as lambda falls. The optimum is
-  no saddle point, and descent and ascent at once (Algorithm 1) have none to go to: they move lambda + lambda-hat, the
-  upper cut, by the rate times (n - k) / n less the share of losses up to lambda, whatever m is.
-- There the appendix's gradient for lambda is 1 / (k - m), but if m > 0 and no losses are equal, the function is flat
-  there: one loss sits at each of its two kinks, and the indicators drop both.
-- With m = 0 (mu = 0) the best lambda-hat need not be infinite: every one from l_[1] - lambda on is maximal.
+  no saddle point, and Algorithm 1 (descent and ascent at once) has none to reach. Algorithm 1 moves the upper cut,
+  lambda + lambda-hat, by the rate times (n - k) / n minus the share of losses up to lambda, for every m.
+- At the optimum, the gradient for lambda in the appendix is 1 / (k - m). With m > 0 and distinct losses the function is
+  flat at the optimum: each of its two kinks holds one loss, and the indicators drop both.
+- With m = 0 (mu = 0) the best lambda-hat need not be infinite: every lambda-hat >= l_[1] - lambda is maximal.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from orat.methods.ranked_range import check_ranks, minmax, ranked_range
 
 @dataclass(frozen=True)
 class Optimum:
-    """The value of Theorem 1 and one pair of scalars that reaches it, with all others beside."""
+    """The value of Theorem 1, one optimal pair of scalars, and the ranges of optimal scalars."""
 
     value: float
     lower: float  # lambda = l_[k]
-    width: float  # lambda-hat = l_[m] - l_[k]; with l_[1] where m = 0
-    lowers: tuple[float, float]  # every lambda that is minimal
-    widths: tuple[float, float]  # every lambda-hat that is maximal beside lambda = l_[k]
+    width: float  # lambda-hat = l_[m] - l_[k]; l_[1] - l_[k] for m = 0
+    lowers: tuple[float, float]  # minimal lambdas
+    widths: tuple[float, float]  # maximal lambda-hats beside lambda = l_[k]
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Slopes:
-    """The slopes on the left and on the right of a point, in each of the two scalars."""
+    """The slopes to the left and to the right of a point, in both scalars."""
 
     lower: tuple[float, float]
     width: tuple[float, float]
 
 
 def objective(losses: PerSample, lower: float, width: float, k: int, m: int) -> Scalar:
-    """What Theorem 1 minimizes in lambda (lower) and maximizes in lambda-hat (width)."""
+    """The objective of Theorem 1, minimized in lambda (lower) and maximized in lambda-hat (width)."""
     n = len(losses)
     check_ranks(n, k, m)
     at, over = (torch.as_tensor(scalar, dtype=losses.dtype, device=losses.device) for scalar in (lower, width))
@@ -63,7 +63,7 @@ def objective(losses: PerSample, lower: float, width: float, k: int, m: int) -> 
 
 
 def best_over_width(losses: PerSample, lower: float, k: int, m: int) -> Scalar:
-    """The objective at its maximum in lambda-hat, which is convex in lambda (Lemma 2)."""
+    """The maximum of the objective in lambda-hat, convex in lambda (Lemma 2)."""
     check_ranks(len(losses), k, m)
     kept = losses.sort(descending=True).values[m:]
     return lower + (kept - lower).relu().sum() / (k - m)
@@ -84,9 +84,9 @@ def optimum(losses: PerSample, k: int, m: int) -> Optimum:
 
 
 def difference(losses: PerSample, lower: float, upper: float, k: int, m: int) -> Scalar:
-    """The other form of the ranked range: the k largest less the m largest losses (appendix C.4).
+    """The difference form of the ranked range: the k largest minus the m largest losses (appendix C.4).
 
-    The first part is minimal at lower = l_[k], the second at upper = l_[m]: here upper >= lower does hold.
+    The first part is minimal at lower = l_[k], the second at upper = l_[m], so upper >= lower holds.
     """
     check_ranks(len(losses), k, m)
     largest_k = k * lower + (losses - lower).relu().sum()
@@ -95,10 +95,10 @@ def difference(losses: PerSample, lower: float, upper: float, k: int, m: int) ->
 
 
 def gradients(losses: PerSample, lower: float, width: float, k: int, m: int) -> Gradients:
-    """The gradients of appendix B: where a kink is met, the indicators there are 0.
+    """The gradients of appendix B, with indicators of 0 at the kinks.
 
-    In lambda-hat this is a supergradient of a concave function. In lambda the objective is neither convex nor concave,
-    and where losses sit at both kinks it need not even lie between the two slopes (see `slopes`).
+    In lambda-hat the gradient is a supergradient of a concave function. In lambda the objective is neither convex nor
+    concave, and with losses at both kinks the gradient may lie outside of the two slopes (see `slopes`).
     """
     n = len(losses)
     check_ranks(n, k, m)
@@ -113,7 +113,7 @@ def gradients(losses: PerSample, lower: float, width: float, k: int, m: int) -> 
 
 
 def slopes(losses: PerSample, lower: float, width: float, k: int, m: int) -> Slopes:
-    """The one-sided derivatives of the objective in lambda and in lambda-hat, exact where losses are tied too."""
+    """The one-sided derivatives of the objective in lambda and lambda-hat, exact also for tied losses."""
     n = len(losses)
     check_ranks(n, k, m)
     gap, excess = losses - lower, (losses - lower).relu()
@@ -125,13 +125,13 @@ def slopes(losses: PerSample, lower: float, width: float, k: int, m: int) -> Slo
 
 
 def wrong_at_most(value: float, nu: float, mu: float, loss_at_zero: float) -> float:
-    """The largest share of wrong predictions that a ranked range of this value allows: mu + nu value / l(0).
+    """The largest share of wrong predictions at a given ranked range: mu + nu value / l(0).
 
-    A wrong prediction costs l(0) or more, but mu of them cost nothing. So a ranked range of 0 still allows a share of
-    mu; the remark after Theorem 3, by which the adversarial error goes to 0, does not hold.
+    A wrong prediction costs l(0) or more, but a share mu of them is dropped. A ranked range of 0 allows an error of mu,
+    so the adversarial error does not go to 0, against the remark after Theorem 3.
     """
     if not (nu > 0 and mu >= 0 and nu + mu <= 1):
         raise InputError(f"nu = {nu}, mu = {mu}: these shares need nu > 0, mu >= 0 and nu + mu <= 1")
     if loss_at_zero <= 0:
-        raise InputError(f"l(0) = {loss_at_zero}: a loss of 0 at the margin 0 says nothing of errors")
+        raise InputError(f"l(0) = {loss_at_zero}: the loss at the margin 0 must be positive")
     return 1.0 if value >= loss_at_zero else mu + nu * value / loss_at_zero

@@ -1,4 +1,4 @@
-"""What `orat theory` tells: measured gaps beside Theorem 3, and cases of Theorem 2, as rows of numbers."""
+"""The numbers of `orat paper theory`: measured gaps beside Theorem 3, and cases of Theorem 2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOSSES: dict[str, MarginLoss] = {"hinge": hinge, "logistic": logistic}
 
 @dataclass(frozen=True)
 class Case:
-    """What the conditions of Theorem 2 are about."""
+    """The numbers in the conditions of Theorem 2."""
 
     loss: str
     lower: float  # lambda
@@ -55,7 +55,7 @@ def summary(task: Task, gaps: Sequence[Gap]) -> dict[str, Any]:
 
 
 def gap_row(gap: Gap) -> dict[str, Any]:
-    """The bound, and the largest gap of all draws: of the worst function of the class, and of the trained one."""
+    """The bound, and the largest gap of all draws for the worst function of the class and for the trained function."""
     return {
         "n": gap.n,
         "bound": gap.bound.value,
@@ -66,9 +66,9 @@ def gap_row(gap: Gap) -> dict[str, Any]:
 
 
 def calibration_row(case: Case) -> dict[str, Any]:
-    """Whether Theorem 2 applies as it is printed, whether its claim holds, and the first condition that fails.
+    """Whether the printed Theorem 2 applies, whether its claim holds, and the first false condition.
 
-    Conditions that the proof needs come after those that the theorem states.
+    Conditions of the proof come after the conditions of the theorem.
     """
     phi = OratLoss(LOSSES[case.loss], case.lower, case.width)
     stated, needed = (conditions(phi, case.nu, case.risk) for conditions in (stated_conditions, needed_conditions))

@@ -1,4 +1,4 @@
-"""`orat bench` times what it says, and its textbook step is the textbook's; how quick anything is, no test asks."""
+"""benchmarks/step.py against a fake clock, the textbook step against numpy; no test asserts a time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from step_command import page
+from step import main, page, show
 from step_speed import Comparison, Ours, learner_of, report, step_flops, textbook_step
-from test_cli import wrong
 from textbook import Textbook, textbook_network
 from timing import Machine, in_turn
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from orat.cli.main import main
 from orat.core.console import SILENT
-from orat.core.provenance import commit
+from orat.core.device import commit
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.models.layers import dropouts
@@ -39,7 +37,7 @@ KEYS = {
 
 
 class FakeClock:
-    """Time that passes only when somebody works."""
+    """A clock that only workers move."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -49,7 +47,7 @@ class FakeClock:
         return self.now
 
     def worker(self, name: str, seconds: list[float]) -> Callable[[], None]:
-        """A step that takes these seconds, one after the other."""
+        """A step that takes these seconds, one value a call."""
         left = iter(seconds)
 
         def step() -> None:
@@ -104,7 +102,7 @@ def run_of(model: str = "mlp-16", **changes: Any) -> Run:
 
 
 def linear() -> nn.Module:
-    """A network whose gradients are known."""
+    """A linear network with known gradients."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -114,7 +112,7 @@ def linear() -> nn.Module:
 
 
 def test_a_textbook_step_is_what_the_formulas_say() -> None:
-    """Everything again in numpy and double precision."""
+    """The step in numpy and double precision."""
     data, index, model = few_images(), torch.tensor([1, 4, 5, 8, 9, 2]), linear()
     run = run_of(eps=0.25, attack_steps=3, seed=7)
     x = data.images[index].double().numpy().reshape(6, 16) / 255
@@ -198,7 +196,7 @@ def test_our_step_cuts_ranks_and_both_train_on_the_same_batches() -> None:
 
 @pytest.mark.parametrize("attack_steps", [1, 3])
 def test_operations_of_an_mlp_are_those_counted_by_hand(attack_steps: int) -> None:
-    """A linear layer costs 2 n inputs outputs, forward, for the input's gradient and for the weights' alike."""
+    """A linear layer costs 2 n inputs outputs: forward, for the input's gradient, and for the weights' gradient."""
     n, inputs, hidden, classes = 5, 16, 16, 3
     first, second = 2 * n * inputs * hidden, 2 * n * hidden * classes
     attack = attack_steps * 2 * (first + second)  # forward, and back to the image
@@ -223,7 +221,7 @@ def test_operations_agree_with_torch_s_own_counter() -> None:
 
 
 class Types(TorchDispatchMode):
-    """Keeps the types of what matrices are multiplied with."""
+    """Records the types of the operands of matrix products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,14 +249,14 @@ def test_the_attack_s_type_is_that_of_the_engine(
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a real, small run of the command writes."""
+    """The file of a small run of the command."""
     file = tmp_path_factory.mktemp("bench") / "new" / "bench.json"
-    assert main(["bench", "--model", "lenet", *QUICK, "--out", str(file)]) == 0
+    assert main(["--model", "lenet", *QUICK, "--out", str(file)]) == 0
     return file
 
 
 def test_the_command_prints_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--model", "lenet", *QUICK, "--json"]) == 0
+    assert main(["--model", "lenet", *QUICK, "--json"]) == 0
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 1
     assert captured.err == "lenet: steps of the textbook and of engine replica by turns\n"
@@ -275,7 +273,7 @@ def test_the_command_prints_one_line_of_json(capsys: pytest.CaptureFixture[str])
 
 def test_the_file_is_printed_as_a_page(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert main(["bench", "--page", str(measured)]) == 0
+    assert main(["--page", str(measured)]) == 0
     printed = capsys.readouterr().out
     content = json.loads(measured.read_text())
     assert printed == page({str(measured): content}) + "\n"
@@ -284,8 +282,6 @@ def test_the_file_is_printed_as_a_page(measured: Path, capsys: pytest.CaptureFix
 
 
 def test_the_table_fits_eighty_columns(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from step_command import show
-
     content = json.loads(measured.read_text())
     large = {"model": "small_cnn", "textbook_ms": 12345.6, "ours_ms": 1234.5, "memory_mib": 12345.6, "ratio": 10.0}
     show(content | {"rows": [row | large for row in content["rows"]]})
@@ -298,10 +294,10 @@ def test_the_table_fits_eighty_columns(measured: Path, capsys: pytest.CaptureFix
     ("arguments", "words"),
     [
         (["--model", "lenett"], "did you mean 'lenet'"),
-        (["--model", ","], "--model names none"),
+        (["--model", ","], "--model names no network"),
         (["--steps", "0"], "steps = 0: give 1 or more"),
         (["--rounds", "0"], "rounds = 0"),
-        (["--rounds", "two"], "--rounds: 'two' is not a whole number"),
+        (["--rounds", "two"], "argument --rounds: invalid int value: 'two'"),
         (["--batch-size", "-1"], "batch_size = -1"),
         (["--batch-size", "60001"], "mnist has 60000 samples"),
         (["--attack-steps", "0"], "attack_steps = 0"),
@@ -311,7 +307,8 @@ def test_the_table_fits_eighty_columns(measured: Path, capsys: pytest.CaptureFix
         (["--device", "gpu9"], "gpu9"),
         (["--out", "."], "is a folder"),
         (["--page", "nowhere.json"], "nowhere.json"),
-        (["--page", __file__], "was not written by `orat bench --out`"),
+        (["--stepz", "1"], "unrecognized arguments: --stepz"),
+        (["--page", __file__], "is no file of benchmarks/step.py --out"),
     ],
 )
 def test_nonsense_is_answered_in_one_line(
@@ -322,7 +319,10 @@ def test_nonsense_is_answered_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert words in wrong(capsys, "bench", *arguments)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert (captured.err.count("\n"), captured.out) == (1, "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -337,13 +337,12 @@ def test_no_commit_is_known_where_there_is_no_git(monkeypatch: pytest.MonkeyPatc
     assert commit() == "unknown"
 
 
-def test_the_readme_shows_what_was_measured(
+def test_the_page_of_speed_shows_what_was_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)
     files = sorted(str(file) for file in Path("results").glob("bench-*.json"))
     assert files
-    assert main(["bench", "--page", *files]) == 0
-    section = (root / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
-    assert capsys.readouterr().out in section
+    assert main(["--page", *files]) == 0
+    assert capsys.readouterr().out in (root / "docs" / "speed.md").read_text()

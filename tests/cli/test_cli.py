@@ -291,7 +291,7 @@ def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
         (["train", "--method", "at", "--noise", "symmetric", "--noise-rate", "1"], "noise_rate = 1"),
         (["train", "--method", "at", "--model", "lenett"], "did you mean 'lenet'"),
         (["train", "--method", "at", "--data", "mnits"], "did you mean 'mnist'"),
-        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "data --download mnist"),
+        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "orat list data --download mnist"),
         (["train", "--method", "at", "--labels", "/nowhere.csv"], "/nowhere.csv"),
         (["train", "--method", "at", "--device", "gpu9"], "gpu9"),
         (["train", "--method", "at", "--normalize", "maybe"], "known are no, yes"),

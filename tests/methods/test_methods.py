@@ -432,7 +432,7 @@ def test_the_traced_attack_is_pgd_and_its_trace_what_the_network_says_before_eac
 @pytest.mark.parametrize("name", TRIED)
 def test_every_method_learns_with_any_number_of_classes(name: str, classes: int) -> None:
     method, model, batch, attack = TRIED[name], network(classes).float(), samples(classes), real_attack()
-    batch = Batch(batch.x.float(), batch.y, batch.index)
+    batch = Batch(batch.x.float(), batch.y, batch.id)
     state = beyond_first_epoch(method, model, batch, attack, classes)
     optimizer = torch.optim.SGD([{"params": model.parameters()}, *state.param_groups(0.01)], lr=0.01)
     for epoch in (2, 3, 4):
@@ -525,7 +525,7 @@ def test_the_guard_against_waiting_sees_it(wait: Callable[[Tensor], object]) -> 
 @pytest.mark.parametrize("name", TRIED)
 def test_no_step_waits_for_a_real_gpu(name: str) -> None:
     method, model, here = TRIED[name], network().to("cuda"), samples()
-    batch = Batch(here.x.to("cuda"), here.y.to("cuda"), here.index.to("cuda"))
+    batch = Batch(here.x.to("cuda"), here.y.to("cuda"), here.id.to("cuda"))
     attack = TrainingAttack(PGD(0.2, 4), torch.Generator("cuda").manual_seed(0))
     state = beyond_first_epoch(method, model, batch, attack)
     losses = []

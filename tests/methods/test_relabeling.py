@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from one_step import Played, network, samples
+from orat.methods.relabeling import Corrections
 from quick_runs import quick
 from torch import Tensor, nn
 
 import orat
 from orat.core.console import SILENT
 from orat.core.types import Batch
-from orat.data.source import Dataset
 from orat.methods import Setting
-from orat.methods.relabeling import Corrections
-from orat.noise.truth import found_corrections
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
 
@@ -143,25 +141,11 @@ def test_attack_and_loss_both_use_the_corrected_labels() -> None:
         assert loss == pytest.approx(sum(terms) / len(terms))
 
 
-def test_corrections_are_counted_and_judged_by_the_truth() -> None:
-    """Given 0 1 2 0 with the truth 0 1 0 1: the last two are wrong."""
-    images, given, truth = torch.zeros(4, 1), torch.tensor([0, 1, 2, 0]), torch.tensor([0, 1, 0, 1])
-    train = Dataset(images, given, ("a", "b", "c"), truth)
-    harmed_and_repaired = torch.tensor([0, 2, 0, 0])
-    assert found_corrections(harmed_and_repaired, train) == {
-        "changed": 2, "of": 4, "rightly": 1, "harmed": 1, "flipped": 2, "precision": 0.5, "recall": 0.5,
-    }  # fmt: skip
-    still_wrong_and_repaired = found_corrections(torch.tensor([0, 1, 1, 1]), train)
-    assert [still_wrong_and_repaired[key] for key in ("changed", "rightly", "harmed")] == [2, 1, 0]
-    assert found_corrections(given, train)["precision"] is None
-    assert found_corrections(given, Dataset(images, given, ("a", "b", "c"))) == {"changed": 0, "of": 4}
-
-
 def test_training_repairs_flipped_labels_and_says_how_many(tiny: str, tmp_path: Path) -> None:
     run = quick(tiny, orat.RAA(burn_in=8), noise="symmetric", noise_rate=0.3, epochs=16, milestones=(), eps=0.05)
     found = orat.train(run, tmp_path / "a", display=SILENT)["corrections"]
     data, used = prepare(run).train, RunFolder(tmp_path / "a").load_tensors("state")["used"]
-    changed, right = used != data.labels, used == data.true_labels
+    changed, right = used != data.labels, used == data.truth
     assert found["precision"] == pytest.approx((changed & right).sum().item() / changed.sum().item())
     assert found["precision"] > 0.9
     assert found["recall"] > 0.9

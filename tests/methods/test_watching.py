@@ -18,12 +18,11 @@ from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.data.source import Dataset
 from orat.methods import Scouts, Setting
-from orat.methods.automatic import Rule, Watch, sparing
+from orat.methods.automatic import Rule, Watch
 from orat.training.learner import rate_of
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
-from orat.training.scouts import Scouting
-from orat.training.setup import cheaper, prepare, scouts
+from orat.training.setup import Scouting, cheaper, prepare, scouts
 
 N, CLASSES, INPUTS = 40, 2, 6
 
@@ -60,7 +59,7 @@ def test_what_is_remembered_of_a_sample_is_said_by_the_scout_that_does_not_learn
     first, second = (scout(batch.x).log_softmax(1) for scout in state.scouts)
     state.scout(batch)
     state.average()
-    expected = torch.where(batch.index[:, None] % 2 == 0, second, first)
+    expected = torch.where(batch.id[:, None] % 2 == 0, second, first)
     assert torch.allclose(state.answers, expected)
     assert torch.allclose(state.mean_loss, functional.nll_loss(expected, batch.y, reduction="none"))
     assert torch.equal(state.given, batch.y)
@@ -92,7 +91,7 @@ def test_a_scout_learns_from_its_own_half_only_and_from_nothing_that_is_cut() ->
     before = gradients(watch(), batch)
     other = batch.y.clone()
     other[1::2] = 1 - other[1::2]  # labels of the second half
-    after = gradients(watch(), Batch(batch.x, other, batch.index))
+    after = gradients(watch(), Batch(batch.x, other, batch.id))
     assert torch.equal(before[0], after[0])
     assert not torch.allclose(before[1], after[1])
     state = watch()
@@ -106,7 +105,7 @@ def test_a_scout_learns_from_its_own_half_only_and_from_nothing_that_is_cut() ->
 
 def test_the_number_of_the_scouts_is_the_mean_of_both_losses() -> None:
     state, batch = watch(), samples()
-    halves = [batch.index % 2 == half for half in (0, 1)]
+    halves = [batch.id % 2 == half for half in (0, 1)]
     losses = [
         functional.cross_entropy(scout(batch.x[half]), batch.y[half])
         for scout, half in zip(state.scouts, halves, strict=True)
@@ -282,14 +281,6 @@ def test_scouts_are_the_cheaper_of_a_quick_network_and_the_runs_own(
     assert cheaper(Run(data="mine.npz", method=orat.ORAT(), model=model, eps=0.1), train) == expected
 
 
-def test_no_class_loses_more_than_half_unless_more_of_it_is_estimated_wrong() -> None:
-    given = torch.tensor([0] * 10 + [1] * 6)
-    score = torch.arange(16.0)
-    cut = torch.tensor([True] * 2 + [False] * 8 + [True] * 6)
-    assert sparing(cut, score, given, torch.tensor([0.1, 0.3])).nonzero().flatten().tolist() == [0, 1, 13, 14, 15]
-    assert sparing(cut, score, given, torch.tensor([0.9, 0.7])).nonzero().flatten().tolist() == [0, 1, 12, 13, 14, 15]
-
-
 def scouted(n: int, epochs: int, cost: float, batch_size: int = 128, quick: bool = True) -> tuple[int, int]:
     """The epochs and the batches of scouts in a setting."""
     scouts = Scouts(network, cost, quick)
@@ -356,12 +347,12 @@ def test_a_third_of_wrong_labels_is_found_with_nothing_given_and_learned_as_what
 
 def check_corrections(found: dict[str, Any], state: dict[str, Tensor], train: Dataset) -> None:
     """Digits of wrong labels are learned as what they are; the state that is saved holds what the result says."""
-    assert train.true_labels is not None
+    assert train.truth is not None
     assert found["changed"] > 0.3 * found["flipped"]
     assert found["precision"] > 0.95
     again = state["restored"]
     assert int(again.sum()) == found["changed"]
-    assert int((state["looks_like"] == train.true_labels)[again].sum()) == found["rightly"]
+    assert int((state["looks_like"] == train.truth)[again].sum()) == found["rightly"]
 
 
 def check_beside_cleanlab(state: dict[str, Tensor], train: Dataset) -> None:
@@ -370,8 +361,8 @@ def check_beside_cleanlab(state: dict[str, Tensor], train: Dataset) -> None:
 
     probabilities = state["answers"].double().softmax(1).numpy()
     theirs = torch.from_numpy(find_label_issues(state["given"].numpy(), probabilities, n_jobs=1))
-    assert train.flipped is not None
-    assert f1(state["wrong"] > 0.5, train.flipped) >= f1(theirs, train.flipped) - 0.005
+    assert train.wrong is not None
+    assert f1(state["wrong"] > 0.5, train.wrong) >= f1(theirs, train.wrong) - 0.005
 
 
 def f1(found: Tensor, wrong: Tensor) -> float:

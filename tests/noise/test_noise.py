@@ -1,4 +1,4 @@
-"""The noise moves exactly as many labels as it says, where it says, and remembers the truth."""
+"""Label noise moves the exact number of labels, in the right classes, and keeps the true labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def balanced(classes: int, each: int) -> torch.Tensor:
 
 
 def moves(before: torch.Tensor, after: torch.Tensor) -> dict[tuple[int, int], int]:
-    """How many labels went from each class to each other one."""
+    """The number of labels moved from each class to each other class."""
     changed = before != after
     pairs = zip(before[changed].tolist(), after[changed].tolist(), strict=True)
     counts: dict[tuple[int, int], int] = {}
@@ -57,11 +57,14 @@ def test_three_tenths_of_600_are_180():
 @pytest.mark.parametrize("kind", ["symmetric", "asymmetric", "asymmetric-authors", "instance"])
 def test_equal_seeds_give_equal_labels_and_other_seeds_others(kind):
     labels = balanced(100, 20)
-    change, data = noise.NOISES[kind], Dataset(torch.rand(2000, 1, 2, 3), labels, noise.CIFAR100)
-    first = change(data, 0.4, 5)
-    assert torch.equal(first, change(data, 0.4, 5))
-    assert not torch.equal(first, change(data, 0.4, 6))
-    assert torch.equal(labels, change(data, 0.0, 5))
+    inputs = torch.rand(2000, 1, 2, 3)
+
+    def change(rate, seed):
+        return noise.inject(kind, labels, noise.CIFAR100, rate, seed, inputs)
+
+    assert torch.equal(change(0.4, 5), change(0.4, 5))
+    assert not torch.equal(change(0.4, 5), change(0.4, 6))
+    assert torch.equal(labels, change(0.0, 5))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
@@ -76,11 +79,11 @@ def test_instance_noise_flips_about_the_rate_of_all_classes_and_never_to_itself(
 
 
 def test_instance_noise_sends_alike_samples_to_the_same_class():
-    """Bytes and floats of the same images lean alike; of two images, each to a class of its own."""
+    """Equal images as bytes and as floats get equal labels; two images flip to a class each."""
     images = torch.randint(0, 256, (2, 1, 6, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
     labels = torch.zeros(4000, dtype=torch.int64)
     many = images.repeat(2000, 1, 1, 1)
-    noisy = noise.instance_dependent(many, labels, 10, 0.5, 3)
+    noisy = with_noise(Dataset(many, labels, MNIST), "instance", 0.5, 3).labels
     assert torch.equal(noisy, noise.instance_dependent(many.float() / 255, labels, 10, 0.5, 3))
     for which in (0, 1):
         flipped = noisy[which::2][noisy[which::2] != 0]
@@ -189,18 +192,23 @@ def dataset(true_labels: torch.Tensor | None = None) -> Dataset:
 def test_apply_keeps_the_truth():
     clean = dataset()
     noisy = with_noise(clean, "symmetric", 0.3, 0)
-    assert noisy.true_labels is clean.labels
-    assert noisy.flipped.sum() == 30
+    assert noisy.truth is clean.labels
+    assert noisy.wrong.sum() == 30
     again = with_noise(noisy, "asymmetric", 0.4, 0)
-    assert again.true_labels is clean.labels
-    assert clean.true_labels is None
+    assert again.truth is clean.labels
+    assert clean.truth is None
     assert torch.equal(noisy.labels, noise.symmetric(clean.labels, 10, 0.3, 0))
 
 
 def test_no_noise_does_not_vouch_for_the_labels():
-    assert with_noise(dataset(), "none", 0.0, 0).true_labels is None
+    assert with_noise(dataset(), "none", 0.0, 0).truth is None
     with pytest.raises(InputError, match=r"noise 'none' with rate 0.3"):
         with_noise(dataset(), "none", 0.3, 0)
+
+
+def test_instance_noise_without_inputs_is_refused():
+    with pytest.raises(InputError, match="instance noise depends on the inputs"):
+        noise.inject("instance", balanced(10, 10), MNIST, 0.3, 0)
 
 
 def test_unknown_noise_names_the_nearest():
@@ -211,7 +219,7 @@ def test_unknown_noise_names_the_nearest():
 def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
     clean = dataset()
     shifted = (clean.labels + 1) % 10
-    assert relabel(clean, shifted).flipped.all()
+    assert relabel(clean, shifted).wrong.all()
     with pytest.raises(InputError, match="100 images but labels of shape"):
         relabel(clean, shifted[:5])
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from orat.core.errors import InputError
+from orat.data.catalog import load
 from orat_paper import toy_sets as toy
 from orat_paper.toy_sets import TOYS
 
@@ -17,27 +18,28 @@ def test_two_hundred_points_have_the_papers_number_of_outliers(name: str, outlie
     train = toy.read(name).train
     assert train.images.shape == (200, 2)
     assert train.images.dtype == torch.float32
-    assert train.flipped is not None
-    assert train.flipped.sum() == outliers
+    assert train.wrong is not None
+    assert train.wrong.sum() == outliers
 
 
-def test_the_names_of_the_package_are_those_of_the_table() -> None:
-    assert tuple(toy.TOYS) == TOYS
+def test_every_toy_set_is_a_data_set_of_the_package() -> None:
+    for name in TOYS:
+        assert load(name).train.fingerprint() == toy.read(name).train.fingerprint()
 
 
 def test_the_balanced_set_has_an_outlier_in_each_class() -> None:
     train = toy.read("toy-balanced").train
-    assert train.flipped is not None
-    assert sorted(train.labels[train.flipped].tolist()) == [0, 1]
+    assert train.wrong is not None
+    assert sorted(train.labels[train.wrong].tolist()) == [0, 1]
     assert train.labels.bincount().tolist() == [100, 100]
 
 
 @pytest.mark.parametrize("name", ["toy-imbalanced", "toy-imbalanced-2"])
 def test_the_imbalanced_outlier_lies_in_the_dominating_blue_class(name: str) -> None:
     train = toy.read(name).train
-    assert train.flipped is not None
-    assert train.true_labels is not None
-    assert train.true_labels[train.flipped].tolist() == [toy.BLUE]
+    assert train.wrong is not None
+    assert train.truth is not None
+    assert train.truth[train.wrong].tolist() == [toy.BLUE]
     assert (train.labels == toy.BLUE).float().mean() > 0.8
 
 
@@ -54,9 +56,9 @@ def test_all_points_lie_in_the_unit_square(name: str) -> None:
 def test_classes_are_further_apart_than_two_balls_without_the_outliers(name: str) -> None:
     splits = toy.read(name)
     assert splits.test is not None
-    assert splits.train.true_labels is not None
+    assert splits.train.truth is not None
     points = torch.cat([splits.train.images, splits.test.images])
-    labels = torch.cat([splits.train.true_labels, splits.test.labels])
+    labels = torch.cat([splits.train.truth, splits.test.labels])
     gaps = torch.cdist(points[labels == toy.BLUE], points[labels == toy.RED], p=float("inf"))
     assert gaps.min() > 2 * EPS
 
@@ -64,12 +66,12 @@ def test_classes_are_further_apart_than_two_balls_without_the_outliers(name: str
 @pytest.mark.parametrize("name", TOYS)
 def test_an_outlier_lies_nearest_to_points_of_its_true_class(name: str) -> None:
     train = toy.read(name).train
-    assert train.flipped is not None
-    assert train.true_labels is not None
-    distances = torch.cdist(train.images[train.flipped], train.images[~train.flipped])
+    assert train.wrong is not None
+    assert train.truth is not None
+    distances = torch.cdist(train.images[train.wrong], train.images[~train.wrong])
     nearest = distances.topk(5, largest=False).indices
-    near_labels = train.labels[~train.flipped][nearest]
-    assert (near_labels == train.true_labels[train.flipped].unsqueeze(1)).all()
+    near_labels = train.labels[~train.wrong][nearest]
+    assert (near_labels == train.truth[train.wrong].unsqueeze(1)).all()
 
 
 @pytest.mark.parametrize("name", TOYS)
@@ -77,8 +79,8 @@ def test_the_test_part_is_clean_and_has_both_classes(name: str) -> None:
     test = toy.read(name).test
     assert test is not None
     assert test.images.shape == (1000, 2)
-    assert test.flipped is not None
-    assert not test.flipped.any()
+    assert test.wrong is not None
+    assert not test.wrong.any()
     assert test.labels.unique().tolist() == [0, 1]
 
 

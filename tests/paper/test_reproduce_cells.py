@@ -14,6 +14,8 @@ from orat.data.catalog import load
 from orat.methods import AT, ORAT, AoRR
 from orat.methods.ranked_range import minmax, ranked_range
 from orat.training.run import Run
+from orat_paper.authors import AuthorsORAT
+from orat_paper.outlier_labels import FILE
 from orat_paper.reproduce.artifacts import PAPER, artifact, artifacts, with_automatic
 from orat_paper.reproduce.cells import Cell, choose, read_only
 from orat_paper.reproduce.settings import Places, run_of, trial_of
@@ -74,8 +76,7 @@ def test_orat_has_the_papers_k_and_m_in_every_place_by_algorithm_1(protocol: str
         assert isinstance(method, ORAT)
         assert (method.k, method.m) == (int(line["k"]), int(line["m"]))
         assert (method.solver, method.burn_in) == ("minmax", 1)
-        assert method.scalar_start == {"ours": "theory", "authors": "authors"}[protocol]
-        assert method.scalar_rate == {"ours": "decayed", "authors": "constant"}[protocol]
+        assert type(method) is {"ours": ORAT, "authors": AuthorsORAT}[protocol]
 
 
 def test_every_cell_makes_a_run_of_a_folder_of_its_own_under_every_protocol() -> None:
@@ -148,7 +149,8 @@ def test_scrambled_images_keep_their_values_and_hardly_one_its_place() -> None:
 def test_at_without_outliers_follows_an_aorr_run_with_the_papers_k_and_m() -> None:
     trial = trial_of(artifact("at-without"), artifact("at-without").cells[0], "ours", 1, PLACES)
     assert trial.before is not None
-    assert trial.run.without_outliers_of == str(trial.before.folder)
+    assert trial.run.labels == str(trial.before.folder / FILE)
+    assert (trial.run.noise, trial.before.run.noise) == ("none", "symmetric")
     assert isinstance(trial.run.method, AT)
     source = trial.before.run.method
     assert isinstance(source, AoRR)

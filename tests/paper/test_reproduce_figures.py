@@ -66,7 +66,12 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.FIELDS, "ours", TOYS)
         for flags in (["--seeds", "0"], ["--seeds", "1", "--only", "data=toy-balanced,method=AT"]):
-            assert main(["reproduce", TOY, *flags, "--out", str(out), "--device", "cpu", "--quiet", "--no-figure"]) == 0
+            assert (
+                main(
+                    ["paper", "reproduce", TOY, *flags, "--out", str(out), "--device", "cpu", "--quiet", "--no-figure"]
+                )
+                == 0
+            )
     return out
 
 
@@ -80,13 +85,13 @@ def runs(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         one = Artifact("all", "all runs", (AT, ORAT, OTHER, FEWER), every_epoch=True)
         patch.setitem(artifacts.artifacts(), "all", one)
         flags = ["--data", f"mnist={tiny}", "--seeds", "0,1", "--out", str(out), "--device", "cpu", "--quiet"]
-        assert main(["reproduce", "all", *flags]) == 0
+        assert main(["paper", "reproduce", "all", *flags]) == 0
     return out
 
 
 def report(name: str, out: Path, tiny: str, *more: str) -> int:
     """What is there, and its figure."""
-    return main(["reproduce", name, "--report", "--data", f"mnist={tiny}", "--out", str(out), *more])
+    return main(["paper", "reproduce", name, "--report", "--data", f"mnist={tiny}", "--out", str(out), *more])
 
 
 def content(name: str, out: Path, tiny: str) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def test_the_toy_figure_is_written_as_pdf_and_png_that_show_something(
     toys: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(settings.FIELDS, "ours", TOYS)
-    assert main(["reproduce", TOY, "--report", "--out", str(toys)]) == 0
+    assert main(["paper", "reproduce", TOY, "--report", "--out", str(toys)]) == 0
     text = capsys.readouterr().out
     assert text.endswith(f"figure: {toys / 'toy.pdf'} and {toys / 'toy.png'}\n")
     written = (toys / "toy.pdf").read_bytes()
@@ -122,7 +127,7 @@ def test_the_toy_figure_is_written_as_pdf_and_png_that_show_something(
 def toy_content(toys: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the toy figure is drawn from."""
     monkeypatch.setitem(settings.FIELDS, "ours", TOYS)
-    assert main(["reproduce", TOY, "--report", "--out", str(toys), "--no-figure"]) == 0
+    assert main(["paper", "reproduce", TOY, "--report", "--out", str(toys), "--no-figure"]) == 0
     found: dict[str, Any] = json.loads((toys / "toy.json").read_text())
     return found
 
@@ -137,9 +142,9 @@ def test_the_toy_figure_has_a_panel_for_each_set_and_method_with_points_and_accu
     for panel, name in zip(panels[::3], artifacts.TOYS, strict=True):
         train = load(name).train
         there = values(panel)
-        assert train.flipped is not None
+        assert train.wrong is not None
         outliers = np.concatenate([points for label, points in there.items() if label.startswith("outlier")])
-        assert sorted(outliers.tolist()) == sorted(train.images[train.flipped].tolist())
+        assert sorted(outliers.tolist()) == sorted(train.images[train.wrong].tolist())
         assert sum(len(points) for label, points in there.items() if label.startswith("training")) == 200 - len(
             outliers
         )
@@ -319,7 +324,7 @@ def test_numbers_stand_against_the_papers_and_their_differences_below(runs: Path
         picture(whole | {"rows": [row | {"difference": None} for row in rows]}, runs)
 
 
-def test_stability_shows_both_means_with_their_deviations(runs: Path, tiny: str) -> None:
+def test_stability_shows_both_execution_with_their_deviations(runs: Path, tiny: str) -> None:
     whole = content("stability", runs, tiny)
     panels = picture(whole, runs).axes
     assert [panel.get_title().partition(": ")[2] for panel in panels] == ["Natural", "FGSM", "PGD-20", "CW"]
@@ -389,8 +394,8 @@ def test_errors_of_all_methods_are_drawn_against_the_rate_of_wrong_labels_beside
 def test_a_figure_without_a_finished_run_is_not_written_and_one_line_says_so(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["reproduce", name, "--report", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.endswith(f"no figure of {name}: no run of it is finished\n")
+    assert main(["paper", "reproduce", name, "--report", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"no figure of {name}: it has no finished run\n")
     assert {file.suffix for file in tmp_path.iterdir()} == {".json"}
 
 
@@ -399,7 +404,7 @@ def test_every_figure_of_the_paper_is_drawn_and_tables_that_are_none_say_nothing
 ) -> None:
     assert {*DRAWN, TOY} >= {one.name for one in artifacts.artifacts().values() if one.curves} | {"toy", "stability"}
     assert {*DRAWN, TOY} <= artifacts.artifacts().keys()
-    assert main(["reproduce", "k-m", "--report", "--out", str(tmp_path)]) == 0
+    assert main(["paper", "reproduce", "k-m", "--report", "--out", str(tmp_path)]) == 0
     assert "figure:" not in capsys.readouterr().out
     assert [file.name for file in tmp_path.iterdir()] == ["k-m.json"]
 

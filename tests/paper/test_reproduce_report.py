@@ -12,12 +12,13 @@ import pytest
 from orat.cli.main import main
 from orat.models.catalog import build
 from orat.models.operations import forward_operations
-from orat_paper.reproduce import showing
+from orat_paper.reproduce import tables
 from orat_paper.reproduce.artifacts import ACCURACY, AUTOMATIC, Artifact, artifact, artifacts
 from orat_paper.reproduce.cells import Cell, choose
+from orat_paper.reproduce.comparison import compare, comparison, content, spread
 from orat_paper.reproduce.costs import FORWARD, SIZES, forward, operations, rate, seconds
-from orat_paper.reproduce.joining import compared, content, joined, spread
 from orat_paper.reproduce.outcomes import is_done, outcome
+from orat_paper.reproduce.reports import Identity, identity_of
 from orat_paper.reproduce.settings import Places, Trial, run_of, trial_of
 
 PLACES = Places(Path("out"))
@@ -42,7 +43,7 @@ def test_the_join_has_mean_deviation_difference_and_the_number_of_seeds(tmp_path
     three = trials(tmp_path, (0, 1, 2))
     finish(three[0], {"natural": 0.993, "fgsm": 0.97}, {"natural": 0.99, "fgsm": 0.98})
     finish(three[1], {"natural": 0.995, "fgsm": 0.98}, {"natural": 0.99, "fgsm": 0.98})
-    rows = joined(TABLE, three)
+    rows = compare(TABLE, three)
     assert [(row["epoch"], row["column"]) for row in rows] == [
         ("last", "natural"), ("last", "fgsm"), ("chosen", "natural"), ("chosen", "fgsm"),
     ]  # fmt: skip
@@ -56,13 +57,13 @@ def test_the_join_has_mean_deviation_difference_and_the_number_of_seeds(tmp_path
 
 
 def test_a_cell_without_a_run_is_a_hole(tmp_path: Path) -> None:
-    for row in joined(TABLE, trials(tmp_path, (0,))):
+    for row in compare(TABLE, trials(tmp_path, (0,))):
         assert (row["seeds"], row["ours"], row["sd"], row["difference"], row["within"]) == (0, None, None, None, None)
         assert row["theirs"] is not None
 
 
 def test_both_protocols_are_rows_that_say_which_they_are(tmp_path: Path) -> None:
-    rows = joined(TABLE, trials(tmp_path, (0,)) + trials(tmp_path, (0,), "authors"))
+    rows = compare(TABLE, trials(tmp_path, (0,)) + trials(tmp_path, (0,), "authors"))
     assert [(row["protocol"], row["epoch"]) for row in rows[::2]] == [
         ("ours", "last"), ("ours", "chosen"), ("authors", "best"),
     ]  # fmt: skip
@@ -72,7 +73,7 @@ def test_both_protocols_are_rows_that_say_which_they_are(tmp_path: Path) -> None
     ("ours", "within"), [(99.36, True), (99.42, True), (99.30, True), (99.43, False), (99.29, False)]
 )
 def test_two_deviations_of_the_papers_ten_runs_are_within(ours: float, within: bool) -> None:
-    row = compared([ours], ORAT, "natural")
+    row = comparison([ours], ORAT, "natural")
     assert (row["their_sd"], row["sd_from"], row["within"]) == (0.03, "here", within)
 
 
@@ -97,25 +98,30 @@ def test_the_spread_is_of_the_place_or_of_the_same_method_and_data_or_unknown(
 
 def test_nothing_is_marked_where_nothing_is_known() -> None:
     cell = Cell("cifar10", "2/255", "symmetric", 20, "AT", theirs={"natural": 61.1})
-    row = compared([61.1], cell, "natural")
+    row = comparison([61.1], cell, "natural")
     assert row["within"] is None
-    assert showing.figures(row) == ("61.10", "61.10", "+0.00")
+    assert tables.figures(row) == ("61.10", "61.10", "+0.00")
 
 
 def test_marks_say_where_the_spread_is_from_and_are_green() -> None:
-    here = showing.figures(compared([99.35, 99.37], ORAT, "natural"))
+    here = tables.figures(comparison([99.35, 99.37], ORAT, "natural"))
     assert here == ("99.36 ±0.01", "99.36", "[green]+0.00*[/green]")
     other = Cell(**{**PLACE, "eps": "0.2", "method": "ORAT", "theirs": {"natural": 99.0}})  # type: ignore[arg-type]
-    assert showing.figures(compared([99.0], other, "natural"))[2] == "[green]+0.00~[/green]"
-    assert showing.figures(compared([90.0], other, "natural"))[2] == "-9.00"
-    assert showing.figures(compared([], other, "natural")) == ("-", "99.00", "-")
+    assert tables.figures(comparison([99.0], other, "natural"))[2] == "[green]+0.00~[/green]"
+    assert tables.figures(comparison([90.0], other, "natural"))[2] == "-9.00"
+    assert tables.figures(comparison([], other, "natural")) == ("-", "99.00", "-")
 
 
 def test_a_report_is_aligned_and_whole_on_a_narrow_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    assert main(["reproduce", "table1", "--report", "--only", "data=mnist,eps=0.1", "--out", str(tmp_path / "no")]) == 0
+    assert (
+        main(
+            ["paper", "reproduce", "table1", "--report", "--only", "data=mnist,eps=0.1", "--out", str(tmp_path / "no")]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     lines = [line for line in text.splitlines() if " ours " in line]
     assert len(lines) == 59 * 2
@@ -129,15 +135,15 @@ def test_autoattack_is_done_when_both_epochs_were_attacked_and_tells_of_one_befo
     table = artifact("autoattack")
     trial = trial_of(table, table.cells[0], "ours", 0, Places(tmp_path))
     finish(trial, {"natural": 0.9})
-    known: dict[str, dict[str, float]] = {}
+    measured: dict[str, dict[str, float]] = {}
     for weights, accuracy in (("last", 0.5), ("chosen", 0.6)):
         assert not is_done(trial, table.columns)
-        assert outcome(trial, table.columns) == known
+        assert outcome(trial, table.columns) == measured
         folder = trial.folder / f"autoattack-{weights}"
         folder.mkdir()
         (folder / "report.json").write_text(json.dumps({"accuracy": {"natural": 0.9, "autoattack": accuracy}}))
-        known[weights] = {"autoattack": accuracy}
-    assert outcome(trial, table.columns) == known
+        measured[weights] = {"autoattack": accuracy}
+    assert outcome(trial, table.columns) == measured
     assert is_done(trial, table.columns)
 
 
@@ -156,20 +162,27 @@ def test_a_report_tells_which_epochs_its_numbers_are_from(tmp_path: Path) -> Non
 
 def told(trial: Trial, **accuracy: float) -> dict[str, Any]:
     """What a report from elsewhere might say of a run."""
-    return {"folder": trial.folder.name, "accuracy": {"last": accuracy, "chosen": accuracy}, "origin": {"commit": "a"}}
+    start = {**trial.cell.key(), "protocol": trial.protocol, "seed": trial.seed, "folder": "mnist-of-an-older-version"}
+    more = {"run": {"data": "mnist"}, "origin": {"commit": "a"}}
+    return start | {"accuracy": {"last": accuracy, "chosen": accuracy}} | more
+
+
+def known(*runs: dict[str, Any]) -> dict[Identity, tuple[dict[str, Any], ...]]:
+    """These entries of one run, as read from reports."""
+    return {identity_of(runs[0]): runs}
 
 
 def test_a_run_that_a_report_has_counts_unless_its_folder_is_here(tmp_path: Path) -> None:
     (nowhere,) = trials(tmp_path, (0,))
     half = told(nowhere, natural=0.1)  # of a table with other columns
-    known = {nowhere.folder.name: (half, told(nowhere, natural=0.9, fgsm=0.8, pgd20=0.7))}
-    trial = trial_of(TABLE, ORAT, "ours", 0, Places(tmp_path, reported=known))
+    reported = known(half, told(nowhere, natural=0.9, fgsm=0.8, pgd20=0.7))
+    trial = trial_of(TABLE, ORAT, "ours", 0, Places(tmp_path, reported=reported))
     assert is_done(trial, TABLE.columns)
-    assert [row["ours"] for row in joined(TABLE, [trial])] == [90, 80, 90, 80]
+    assert [row["ours"] for row in compare(TABLE, [trial])] == [90, 80, 90, 80]
     (run,) = content(TABLE, [trial], [])["runs"]
     assert run == told(nowhere, natural=0.9, fgsm=0.8)
     finish(trial, {"natural": 0.5, "fgsm": 0.4})
-    assert [row["ours"] for row in joined(TABLE, [trial])] == [50, 40, 50, 40]
+    assert [row["ours"] for row in compare(TABLE, [trial])] == [50, 40, 50, 40]
     assert content(TABLE, [trial], [])["runs"][0]["origin"] == {"commit": None}
 
 
@@ -177,25 +190,28 @@ def test_a_figure_of_curves_takes_only_runs_with_curves_and_tables_leave_them_ou
     (plain,) = trials(tmp_path, (0,))
     curves = replace(TABLE, curves=True)
     without = told(plain, natural=0.9, fgsm=0.8)
-    trial = trial_of(curves, ORAT, "ours", 0, Places(tmp_path, reported={plain.folder.name: (without,)}))
+    trial = trial_of(curves, ORAT, "ours", 0, Places(tmp_path, reported=known(without)))
     assert not is_done(trial, curves.columns)
     drawn = without | {"curve": [{"epoch": 1, "loss": 2.0}]}
-    places = Places(tmp_path, reported={plain.folder.name: (drawn,)})
+    places = Places(tmp_path, reported=known(drawn))
     assert content(curves, [trial_of(curves, ORAT, "ours", 0, places)], [])["runs"] == [drawn]
     assert content(TABLE, [trial_of(TABLE, ORAT, "ours", 0, places)], [])["runs"] == [without]
 
 
-@pytest.mark.parametrize("name", ["table1", "stability", "autoattack", "loss-curves"])
-def test_published_reports_are_the_same_when_they_are_read_and_reported_again(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+REPORTS = sorted((Path(__file__).parents[2] / "results").glob("reproduce-*.json"))
+
+
+@pytest.mark.parametrize("file", REPORTS, ids=lambda file: file.stem)
+def test_published_reports_of_older_versions_are_the_same_when_they_are_read_and_reported_again(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = Path(__file__).parents[2] / "results" / f"reproduce-{name}.json"
-    published = json.loads(file.read_text())
+    published, name = json.loads(file.read_text()), file.stem.removeprefix("reproduce-")
+    assert any("without_outliers_of" in run["run"] for run in published["runs"])  # a field that runs no longer have
     protocols = ",".join(dict.fromkeys(row["protocol"] for row in published["rows"]))
-    data = ",".join(dict.fromkeys(f"data={row['data']}" for row in published["rows"]))
-    flags = ["--known", str(file), "--protocol", protocols, "--only", data, "--out", str(tmp_path / "none")]
+    only = ",".join(dict.fromkeys(f"{name}={row[name]}" for row in published["rows"] for name in ("data", "eps")))
+    flags = ["--known", str(file), "--protocol", protocols, "--only", only, "--out", str(tmp_path / "none")]
     flags += ["--with-automatic"] if any(row["method"] == AUTOMATIC for row in published["rows"]) else []
-    assert main(["reproduce", name, "--report", *flags, "--json", "--no-figure"]) == 0
+    assert main(["paper", "reproduce", name, "--report", *flags, "--json", "--no-figure"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["rows"], again["runs"]) == (published["rows"], published["runs"])
     assert json.loads((tmp_path / "none" / f"{name}.json").read_text()) == again
@@ -207,7 +223,7 @@ def test_the_list_tells_cells_what_is_done_time_and_missing_data(
     cell = choose(artifact("table1").cells, {"data": ["mnist"], "method": ["ST"], "rate": ["0"]}, "table1")[0]
     finish(trial_of(artifact("table1"), cell, "ours", 0, Places(tmp_path)), dict.fromkeys(ACCURACY, 0.9))
     flags = ["--out", str(tmp_path), "--data-dir", str(tmp_path), "--device", "cpu"]
-    assert main(["reproduce", "--list", *flags, "--json"]) == 0
+    assert main(["paper", "reproduce", "--list", *flags, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     rows = {row["name"]: row for row in listed["rows"]}
     assert (rows["table1"]["cells"], rows["table1"]["runs"], rows["table1"]["done"]) == (354, 354, 1)
@@ -216,7 +232,7 @@ def test_the_list_tells_cells_what_is_done_time_and_missing_data(
     assert rows["pretrained"]["data"] == "cifar100 (missing), weights (missing)"
     assert all(row["seconds"] > 0 for row in rows.values())
     assert "as measured on one NVIDIA H200" in listed["notes"][0]
-    assert "orat data --download cifar10" in listed["notes"][2]
+    assert "orat list data --download cifar10" in listed["notes"][2]
 
 
 def test_operations_of_the_papers_networks_are_what_is_counted() -> None:

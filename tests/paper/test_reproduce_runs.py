@@ -16,19 +16,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_training import assert_same
 
 import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.core.errors import TrainingError
 from orat.data.catalog import load
-from orat.training import train as execute
-from orat_paper.reproduce import artifacts, carrying_out, clothing, every_epoch, settings
+from orat.training import observers
+from orat_paper.reproduce import artifacts, clothing, every_epoch, settings, trials
 from orat_paper.reproduce.artifacts import Artifact
-from orat_paper.reproduce.carrying_out import Means, carry_out
 from orat_paper.reproduce.cells import Cell
 from orat_paper.reproduce.settings import Places, trial_of
+from orat_paper.reproduce.trials import Execution, run_trials
 
 FIELDS: dict[str, Any] = {
     "epochs": 2, "milestones": (), "batch_size": 64, "attack_steps": 2, "warmup": 0.0, "lr": 0.1,
@@ -48,6 +47,14 @@ KNOWN = {
 }
 
 
+def assert_same(one: Path, two: Path) -> None:
+    """Equal to the bit: weights and results."""
+    for file in ("model.safetensors", "state.safetensors"):
+        assert (one / file).read_bytes() == (two / file).read_bytes()
+    results = [json.loads((folder / "result.json").read_text()) for folder in (one, two)]
+    assert results[0] | {"seconds": 0} == results[1] | {"seconds": 0}
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell of MNIST as a run of two epochs of an MLP."""
@@ -61,7 +68,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def reproduce(name: str, tiny: str, out: Path, *more: str) -> int:
     """The command on the tiny images."""
     places = ["--data", f"mnist={tiny}", "--out", str(out), "--device", "cpu"]
-    return main(["reproduce", name, *places, *more])
+    return main(["paper", "reproduce", name, *places, *more])
 
 
 def test_a_table_is_run_reported_and_then_found_done(
@@ -90,10 +97,10 @@ def test_a_table_is_run_reported_and_then_found_done(
     assert float(line["ours"]) == pytest.approx(sum(values) / 2)
     assert float(line["sd"]) == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     assert float(line["difference"]) == pytest.approx(sum(values) / 2 - 99.0)
-    monkeypatch.setattr(carrying_out, "sitting_of", None)  # nothing may be opened any more
+    monkeypatch.setattr(trials, "turn_of", None)  # nothing may be opened any more
     assert reproduce("tiny", tiny, out, "--seeds", "0,1") == 0
     again = capsys.readouterr()
-    assert "4 of 4 cells are done already" in again.err
+    assert "4 of 4 cells are finished" in again.err
     assert again.out == first.out
     assert reproduce("tiny", tiny, out, "--report", "--json") == 0
     assert {row["seeds"] for row in json.loads(capsys.readouterr().out)["rows"]} == {2}  # all that are there
@@ -135,7 +142,7 @@ def test_a_report_is_not_replaced_by_what_is_read_from_it(
     file = tmp_path / "tiny.json"
     before = file.read_text()
     assert reproduce("tiny", tiny, tmp_path, "--known", str(file), "--only", "method=ORAT", "--report") == 2
-    assert "is where the report goes: move it elsewhere" in capsys.readouterr().err
+    assert "is the file of the new report: move it" in capsys.readouterr().err
     assert file.read_text() == before
 
 
@@ -145,9 +152,9 @@ def test_what_is_no_report_is_refused_in_one_line(
 ) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
-    assert main(["reproduce", "tiny", "--known", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert main(["paper", "reproduce", "tiny", "--known", str(file), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == (
-        f"orat: --known {file} is no report: give a file that orat reproduce wrote, such as DIR/table1.json\n"
+        f"orat: --known {file} is no report: give a file of orat paper reproduce, such as DIR/table1.json\n"
     )
 
 
@@ -169,9 +176,9 @@ def test_best_is_of_each_column_apart() -> None:
 
 
 def test_tests_between_epochs_change_nothing_of_the_training(tiny: str, tmp_path: Path) -> None:
-    means = Means(Places(tmp_path, {"mnist": tiny}), device="cpu")
-    trial = trial_of(KNOWN["curves"], AT, "ours", 0, means.places)
-    assert carry_out([trial], ("natural",), means) == {}
+    execution = Execution(Places(tmp_path, {"mnist": tiny}), device="cpu")
+    trial = trial_of(KNOWN["curves"], AT, "ours", 0, execution.places)
+    assert run_trials([trial], ("natural",), execution) == {}
     orat.train(trial.run, tmp_path / "alone", device="cpu", display=SILENT)
     assert_same(trial.folder, tmp_path / "alone")
 
@@ -191,7 +198,7 @@ def test_at_without_outliers_trains_the_filter_first(
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert run["left_out"]["cut"] == 60
     (source,) = tmp_path.glob("*-AoRR-*")
-    assert run["run"]["without_outliers_of"] == source.name
+    assert run["run"]["labels"] == source.name
 
 
 def test_autoattack_is_run_on_the_trained_networks_once(
@@ -204,7 +211,7 @@ def test_autoattack_is_run_on_the_trained_networks_once(
         folder.mkdir()
         (folder / "report.json").write_text(json.dumps({"accuracy": {"natural": 0.9, "autoattack": 0.5}}))
 
-    monkeypatch.setattr(carrying_out, "examine", examine)
+    monkeypatch.setattr(trials, "examine", examine)
     for _ in range(2):
         assert reproduce("attacked", tiny, tmp_path, "--quiet", "--json") == 0
         rows = json.loads(capsys.readouterr().out)["rows"]
@@ -216,28 +223,27 @@ def test_autoattack_is_run_on_the_trained_networks_once(
 
 
 def test_autoattack_comes_to_all_last_epochs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    means, asked = Means(Places(tmp_path), device="cpu"), []
-    trials = [trial_of(KNOWN["tiny"], cell, "ours", 0, means.places) for cell in CELLS]
-    for trial in trials:
+    execution, asked = Execution(Places(tmp_path), device="cpu"), []
+    waiting = [trial_of(KNOWN["tiny"], cell, "ours", 0, execution.places) for cell in CELLS]
+    for trial in waiting:
         trial.folder.mkdir()
         (trial.folder / "result.json").write_text(json.dumps({"last": {"epoch": 2}, "chosen": {"epoch": 1}}))
-    monkeypatch.setattr(carrying_out, "load_model", lambda *_: None)
-    monkeypatch.setattr(carrying_out, "first_test_images", lambda *_: None)
-    monkeypatch.setattr(carrying_out, "examine", lambda _, __, ___, folder, *____, **_____: asked.append(folder))
-    carrying_out.attack(trials, means)
-    wanted = [(trial.folder.name, f"autoattack-{part}") for part in ("last", "chosen") for trial in trials]
+    monkeypatch.setattr(trials, "load_model", lambda *_: None)
+    monkeypatch.setattr(trials, "first_test_images", lambda *_: None)
+    monkeypatch.setattr(trials, "examine", lambda _, __, ___, folder, *____, **_____: asked.append(folder))
+    trials.attack(waiting, execution)
+    wanted = [(trial.folder.name, f"autoattack-{part}") for part in ("last", "chosen") for trial in waiting]
     assert [(folder.parent.name, folder.name) for folder in asked] == wanted
 
 
 def test_a_cell_that_breaks_is_a_hole_with_its_reason_and_is_not_trained_again(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(job: execute.Job) -> Any:
+    def breaks(*_: Any) -> Any:
         raise TrainingError("it collapsed")
-        yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(execute.Job, "one_epoch", breaks)
+        patch.setattr(observers.Guard, "epoch_done", breaks)
         assert reproduce("tiny", tiny, tmp_path, "--only", "method=AT", "--quiet") == 1
     assert "it collapsed" in capsys.readouterr().out
     assert reproduce("tiny", tiny, tmp_path, "--quiet") == 1
@@ -250,26 +256,26 @@ def test_a_cell_that_breaks_is_a_hole_with_its_reason_and_is_not_trained_again(
 def test_toy_sets_are_trained_to_the_end_where_others_are_given_up_as_collapsed(
     data: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "predict", lambda _, samples: torch.zeros(len(samples)))
-    monkeypatch.setattr(execute, "COLLAPSED_STEPS", 1)
+    monkeypatch.setattr(observers, "predict", lambda _, samples: torch.zeros(len(samples)))
+    monkeypatch.setattr(observers, "COLLAPSED_STEPS", 1)
     monkeypatch.setitem(settings.FIELDS, "ours", FIELDS | {"epochs": 5, "batch_size": 200, "lr": 0.01})
-    means = Means(Places(tmp_path, {"mnist": tiny}), device="cpu")
-    trial = trial_of(KNOWN["tiny"], Cell(data, "0.01", "none", 0, "AT"), "ours", 0, means.places)
-    errors = carry_out([trial], ("natural",), means)
+    execution = Execution(Places(tmp_path, {"mnist": tiny}), device="cpu")
+    trial = trial_of(KNOWN["tiny"], Cell(data, "0.01", "none", 0, "AT"), "ours", 0, execution.places)
+    errors = run_trials([trial], ("natural",), execution)
     assert (trial in errors) == (data == "mnist")
 
 
 LONGER = FIELDS | {"validation": 0.0, "epochs": 4, "lr": 0.01, "batch_size": 8}
 SCRIPT = f"""
 import sys
-from orat import execute
-from orat.cli import main
-from orat.reproduce import artifacts, settings
+from orat.cli.main import main
+from orat.training import observers
+from orat_paper.reproduce import artifacts, settings
 settings.MODELS["mnist"] = "mlp-16"
 settings.FIELDS["authors"] = {LONGER}
 artifacts.artifacts()["tiny"] = artifacts.Artifact("tiny", "", (artifacts.{CELLS[1]},))
-execute.SAVE_AT_MOST_EVERY = 0.0
-sys.exit(main(["reproduce", "tiny", *sys.argv[1:]]))
+observers.SAVE_AT_MOST_EVERY = 0.0
+sys.exit(main(["paper", "reproduce", "tiny", *sys.argv[1:]]))
 """
 
 
@@ -320,7 +326,7 @@ def test_kill_9_and_the_same_command_again_equal_an_unbroken_run(
 def test_nonsense_is_refused_in_one_line(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["reproduce", *arguments, "--out", str(tmp_path / "out"), "--device", "cpu", "--quiet"]) == 2
+    assert main(["paper", "reproduce", *arguments, "--out", str(tmp_path / "out"), "--device", "cpu", "--quiet"]) == 2
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.err.count("\n") == 1

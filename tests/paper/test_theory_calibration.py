@@ -198,7 +198,7 @@ def test_the_mean_of_phi_bounds_the_adversarial_error(margins: list[float], lowe
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InputError, match="says nothing of errors"):
+    with pytest.raises(InputError, match="errors cost nothing"):
         error_at_most(OratLoss(hinge, 1.0, 1.0), 0.1)
     with pytest.raises(InputError, match="odd number"):
         all_functions(steps=10)

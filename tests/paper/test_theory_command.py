@@ -29,7 +29,16 @@ PICTURES = ("bounds", "gap", "calibration")
 def called(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """What the command prints as JSON, and its folder."""
     out = tmp_path_factory.mktemp("theory") / "new" / "folder"
-    command = [str(Path(sys.executable).with_name("orat")), "theory", "--draws", "2", "--json", "--out", str(out)]
+    command = [
+        str(Path(sys.executable).with_name("orat")),
+        "paper",
+        "theory",
+        "--draws",
+        "2",
+        "--json",
+        "--out",
+        str(out),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return json.loads(done.stdout), out
@@ -107,7 +116,7 @@ def test_nonsense_is_answered_in_one_line(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").touch()
-    assert main(["theory", *flags]) == 2
+    assert main(["paper", "theory", *flags]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -120,7 +129,7 @@ def test_without_matplotlib_nothing_is_measured(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     monkeypatch.setattr("orat_paper.theory.measured_gaps", None)
-    assert main(["theory", "--out", str(tmp_path / "new")]) == 2
+    assert main(["paper", "theory", "--out", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err.startswith("orat: a picture of the theory needs matplotlib: pip install")
     assert list(tmp_path.iterdir()) == []
 

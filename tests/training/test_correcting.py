@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 import torch
-from test_outliers import CLASSES, answers, flipped, truth
+from planted_noise import CLASSES, flipped, truth
+from planted_noise import logits as answers
 from test_watching import no_attack, watch
 from torch import Tensor
 
@@ -25,23 +26,26 @@ def test_of_samples_that_are_said_to_be_of_another_class_as_many_are(
 ) -> None:
     true = truth(20_000)
     labels = flipped(true, 0.4, pairs=pairs)
-    verdict = judge(answers(true, sharpness), labels)
-    right = verdict.looks_like == true
-    groups = [(low, (verdict.sure >= low) & (verdict.sure < high)) for low, high in pairwise((0.5, 0.8, 0.95, 1.01))]
+    verdict = judge(answers(true, sharpness).log_softmax(1), labels)
+    right = verdict.predicted == true
+    groups = [
+        (low, (verdict.confidence >= low) & (verdict.confidence < high))
+        for low, high in pairwise((0.5, 0.8, 0.95, 1.01))
+    ]
     large = [(low, those) for low, those in groups if those.sum() > 200]
     assert large
     for low, those in large:
         assert float(right[those].double().mean()) > low - 0.03
-    assert verdict.sure[verdict.looks_like == labels].max() == 0
+    assert verdict.confidence[verdict.predicted == labels].max() == 0
 
 
 def test_most_of_the_wrong_labels_that_a_good_network_sees_through_are_corrected() -> None:
     true = truth(20_000)
     labels = flipped(true, 0.4)
-    verdict = judge(answers(true, 6.0), labels)
-    sure = verdict.sure > 0.9
+    verdict = judge(answers(true, 6.0).log_softmax(1), labels)
+    sure = verdict.confidence > 0.9
     assert int((sure & (labels != true)).sum()) > 0.8 * int((labels != true).sum())
-    assert float((verdict.looks_like[sure] == true[sure]).double().mean()) > 0.99
+    assert float((verdict.predicted[sure] == true[sure]).double().mean()) > 0.99
 
 
 def test_a_class_that_a_second_witness_does_not_see_is_not_taken() -> None:
@@ -50,7 +54,9 @@ def test_a_class_that_a_second_witness_does_not_see_is_not_taken() -> None:
     first, second = answers(true, 6.0), answers(true, 8.0, seed=2)
     denied = torch.arange(6000) % 7 == 0
     second[denied] = 20 * torch.nn.functional.one_hot((true[denied] + 1) % CLASSES, CLASSES).float()
-    alone, heard = (judge(first, labels, word).sure > 0.9 for word in (None, second))
+    alone, heard = (
+        judge(given.log_softmax(-1), labels).confidence > 0.9 for given in (first, torch.stack([first, second]))
+    )
     wrong = labels != true
     assert (alone & denied & wrong).sum() > 0.8 * (denied & wrong).sum()
     assert not (heard & denied).any()

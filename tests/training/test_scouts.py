@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from orat.training.held_out import held_out_answers
 from quick_runs import NOISE, quick
 from test_watching import network, samples
 from torch import Tensor, nn
@@ -18,9 +19,7 @@ from orat.core.errors import InputError
 from orat.core.types import Batch
 from orat.data.source import relabel
 from orat.models.layers import Dropout
-from orat.training.held_out import held_out_answers
-from orat.training.scouts import lesson, without
-from orat.training.setup import prepare
+from orat.training.setup import lesson, prepare, without
 
 N = 40
 KEPT = torch.ones(N, dtype=torch.bool)
@@ -39,13 +38,13 @@ def test_a_scout_says_what_it_sees_in_the_one_part_that_it_does_not_learn(parts:
     scouts, batch = [network(number) for number in range(parts)], samples()
     loss, answers, ordered = lesson(scouts, batch, KEPT)
     said = torch.stack([scout(batch.x) for scout in scouts])
-    for place, index in enumerate(ordered.index.tolist()):
+    for place, index in enumerate(ordered.id.tolist()):
         if not answers[place].isnan().any():
             assert torch.allclose(answers[place], said[(index - 1) % parts, index], atol=1e-6)
     assert int(answers.isnan().any(1).sum()) <= 2 * parts  # of 40 samples, those that are too many of their part
-    assert ordered.y.equal(batch.y[ordered.index])
+    assert ordered.y.equal(batch.y[ordered.id])
     learned = ~answers.isnan().any(1)
-    own = [learned & (ordered.index % parts != (scout + 1) % parts) for scout in range(parts)]
+    own = [learned & (ordered.id % parts != (scout + 1) % parts) for scout in range(parts)]
     each = [functional.cross_entropy(scout(ordered.x[o]), ordered.y[o]) for scout, o in zip(scouts, own, strict=True)]
     assert loss.item() == pytest.approx(sum(one.item() for one in each) / parts)
 
@@ -55,8 +54,8 @@ def test_no_label_of_the_part_that_it_is_asked_about_reaches_a_scout(parts: int)
     scouts, batch = [network(number) for number in range(parts)], samples()
     before = gradients(scouts, batch)
     for part in range(parts):
-        other = torch.where(batch.index % parts == part, 1 - batch.y, batch.y)
-        after = gradients(scouts, Batch(batch.x, other, batch.index))
+        other = torch.where(batch.id % parts == part, 1 - batch.y, batch.y)
+        after = gradients(scouts, Batch(batch.x, other, batch.id))
         same = [torch.equal(*pair) for pair in zip(before, after, strict=True)]
         assert same == [(scout + 1) % parts == part for scout in range(parts)]
 
@@ -64,7 +63,7 @@ def test_no_label_of_the_part_that_it_is_asked_about_reaches_a_scout(parts: int)
 def test_what_is_not_kept_is_not_learned() -> None:
     scouts, batch, kept = [network(number) for number in range(3)], samples(), KEPT.clone()
     kept[:20] = False
-    other = Batch(batch.x, torch.where(kept, batch.y, 1 - batch.y), batch.index)
+    other = Batch(batch.x, torch.where(kept, batch.y, 1 - batch.y), batch.id)
     for one, two in zip(gradients(scouts, batch, kept), gradients(scouts, other, kept), strict=True):
         assert torch.equal(one, two)
 
@@ -108,8 +107,8 @@ def test_held_out_networks_do_as_well_with_any_run_of_the_same_labels(tiny: str,
     found = []
     for name, method in (("a", orat.ST()), ("b", orat.AT())):
         orat.train(replace(quick(tiny, method, **NOISE), epochs=2), tmp_path / name, device="cpu", display=SILENT)
-        found.append(orat.suspects(tmp_path / name, device="cpu", held_out=True, folds=4, epochs=12))
-    assert found[0].judged_by == "held-out"
+        found.append(orat.find_label_issues(tmp_path / name, device="cpu", held_out=True, folds=4, epochs=12))
+    assert found[0].judged_by == "held-out networks"
     assert found[0].mean_loss.equal(found[1].mean_loss)
     truth = found[0].truth()
     assert truth is not None

@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from orat.training.lines import epoch_line, lost_words
 from quick_runs import quick, train_until_stopped
 
 import orat
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, TrainingError
-from orat.data.source import Dataset
 from orat.methods import METHODS, Method, Setting
-from orat.noise.truth import lost_classes
 from orat.training import train as execute
 from orat.training.learner import Learner, set_pace, train_epoch
-from orat.training.lines import epoch_line, lost_words
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, setting_of
@@ -117,7 +115,7 @@ def test_orat_that_is_told_nothing_and_finds_nothing_is_at_to_the_bit(augment: s
     """After one epoch scouts know too little to cut anything."""
     for name, method in (("at", orat.AT()), ("orat", orat.ORAT(scout_epochs=1))):
         orat.train(quick(tiny, method, augment=augment), tmp_path / name, device="cpu", display=SILENT)
-    assert orat.suspects(tmp_path / "orat", device="cpu").cut.sum() == 0
+    assert orat.find_label_issues(tmp_path / "orat", device="cpu").flags.sum() == 0
     at, automatic = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
     assert all(torch.equal(at[key], automatic[key]) for key in at)
 
@@ -324,13 +322,7 @@ def test_a_line_tells_short_epochs_in_milliseconds_and_the_time_left() -> None:
     assert slow == "epoch  40/100  loss 0.2500  validation pgd10 50.00  61.0 s, 1:01:00 to go"
 
 
-def test_classes_of_which_nothing_is_left_are_found() -> None:
-    labels = torch.tensor([0] * 100 + [1] * 100 + [2] * 100)
-    train = Dataset(torch.zeros(300, 2), labels, ("a", "b", "c", "never"))
-    cut = torch.zeros(300, dtype=torch.bool)
-    assert lost_classes(cut, train) == []
-    cut[2:100], cut[103:200], cut[200:] = True, True, True  # two of a are left, three of b, none of c
-    assert lost_classes(cut, train) == ["a", "c"]
+def test_lost_classes_are_named_and_only_some_of_many() -> None:
     assert lost_words([]) is None
     assert "class a, b, c, d, e and 2 more is cut" in (lost_words(list("abcdefg")) or "")
 

@@ -1,4 +1,4 @@
-"""What a terminal shows: every table and figure, and the report of one."""
+"""Tables for a terminal: the list of all tables and figures, and the report of one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.table import Table
 from orat.cli.tables import TITLES, plain_table
 from orat_paper.reproduce.artifacts import Artifact
 from orat_paper.reproduce.cells import KEYS
-from orat_paper.reproduce.joining import HERE, SPREAD, Row
+from orat_paper.reproduce.comparison import HERE, SPREAD, Row
 
-WIDE = 500  # more than any table takes
+WIDE = 500  # wider than any table
 MEANING = {
-    "ours": "right images, CIFAR augmented, exact eps; the last epoch and the one that validation chose",
+    "ours": "right images, CIFAR augmented, exact eps; the last epoch and the epoch chosen on validation",
     "authors": "eps 0.0078 and 0.031, their scalars, scrambled CIFAR where their numbers show it; each column's best "
     "epoch on the test set",
 }
@@ -26,7 +26,7 @@ HOLE = "-"
 
 
 def print_list(listed: Sequence[Mapping[str, Any]], notes: Iterable[str]) -> None:
-    """One line a table or figure, and below what the times are based on and which data is not there."""
+    """One line a table or figure; below, the basis of the times and the missing data."""
     titles = {"name": "name", "what": "what", "cells": "cells", "runs": "runs", "done": "done", "time": "time",
               "data": "data"}  # fmt: skip
     print_whole(plain_table("tables and figures of the paper", titles, listed))
@@ -35,18 +35,18 @@ def print_list(listed: Sequence[Mapping[str, Any]], notes: Iterable[str]) -> Non
 
 
 def print_report(artifact: Artifact, rows: Sequence[Row], errors: Mapping[str, str]) -> None:
-    """The join as a table, what its marks and protocols mean, and which cells have no result and why."""
+    """The rows as a table, with the meaning of marks and protocols and the errors of cells without a result."""
     print_whole(report_table(artifact, rows))
-    said = [f"{name}: {MEANING[name]}" for name in dict.fromkeys(row["protocol"] for row in rows)]
+    notes = [f"{name}: {MEANING[name]}" for name in dict.fromkeys(row["protocol"] for row in rows)]
     if artifact.note:
-        said.append(f"{artifact.name}: {artifact.note}")
-    said += [f"{HOLE}: no run, or no number in the paper", SPREAD]
-    for line in (*said, *(f"no result: {name}: {reason}" for name, reason in errors.items())):
+        notes.append(f"{artifact.name}: {artifact.note}")
+    notes += [f"{HOLE}: no run, or no number in the paper", SPREAD]
+    for line in (*notes, *(f"no result: {name}: {reason}" for name, reason in errors.items())):
         console().print(line, markup=False)
 
 
 def report_table(artifact: Artifact, rows: Sequence[Row]) -> Table:
-    """One line for each cell, protocol and epoch; of each column ours, theirs and the difference, in percent."""
+    """One line for every cell, protocol and epoch, with ours, the paper's and the difference in percent."""
     keys = [name for name in KEYS if any(row[name] is not None for row in rows)]
     table = Table(title=escape(artifact.title), title_justify="left", box=box.SIMPLE_HEAD)
     for name in (*keys, "protocol", "epoch"):
@@ -64,7 +64,7 @@ def report_table(artifact: Artifact, rows: Sequence[Row]) -> Table:
 
 
 def figures(row: Row) -> tuple[str, str, str]:
-    """Ours with its deviation, theirs, and the difference: marked, and green, within the paper's spread."""
+    """Ours with its deviation, the paper's, and the difference, which is marked and green within the paper's spread."""
     ours = HOLE if row["ours"] is None else f"{row['ours']:.2f}"
     ours += "" if row["sd"] is None else f" ±{row['sd']:.2f}"
     theirs = HOLE if row["theirs"] is None else f"{row['theirs']:.2f}"
@@ -75,7 +75,7 @@ def figures(row: Row) -> tuple[str, str, str]:
 
 
 def print_whole(table: Table) -> None:
-    """A table as wide as it is, also where a terminal is narrower."""
+    """Prints a table in its full width, also on a narrow terminal."""
     screen = console()
     width = screen.measure(table, options=screen.options.update(max_width=WIDE)).maximum
     Console(highlight=False, soft_wrap=True, width=max(width, screen.width)).print(table)

@@ -1,4 +1,4 @@
-"""Ours beside theirs: what runs reached joined with what the paper prints, and what of it lies within its spread."""
+"""Our accuracies beside the paper's, and whether a difference lies within the spread of the paper's runs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from functools import cache
 from statistics import mean, stdev
 from typing import Any
 
-from orat.core.provenance import commit, versions
+from orat.core.device import commit, versions
 from orat.training.run_folder import RunFolder
 from orat_paper.reproduce.artifacts import Artifact, rows
 from orat_paper.reproduce.cells import Cell
 from orat_paper.reproduce.outcomes import curve, epochs, in_folder, origin_of, outcome, parts_of, reported, whole
 from orat_paper.reproduce.settings import Trial, portable
 
-DEVIATIONS = 2  # of the paper's ten runs, within which a difference is chance
+DEVIATIONS = 2  # standard deviations of the paper's ten runs; smaller differences count as chance
 HERE, BORROWED = "here", "borrowed"
 SPREAD = (
-    f"*: within {DEVIATIONS} standard deviations of the paper's ten runs in this very place; ~: of those of the same "
-    "method and data set with 40 % symmetric noise at the small radius; CIFAR-10, AutoAttack and AT w/o have no known "
-    "spread and no mark"
+    f"*: within {DEVIATIONS} standard deviations of the paper's ten runs of this cell; ~: of the paper's ten runs with "
+    "the same method and data set, 40 % symmetric noise and the small radius; CIFAR-10, AutoAttack and AT w/o have no "
+    "known spread and no mark"
 )
 
 Row = dict[str, Any]
 
 
-def joined(artifact: Artifact, trials: Sequence[Trial]) -> list[Row]:
-    """One row for each cell, protocol, epoch and column; None is a hole."""
+def compare(artifact: Artifact, trials: Sequence[Trial]) -> list[Row]:
+    """One row for every cell, protocol, epoch and column; None is a hole."""
     groups: dict[tuple[Cell, str], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.cell, trial.protocol), []).append(trial)
@@ -37,11 +37,11 @@ def joined(artifact: Artifact, trials: Sequence[Trial]) -> list[Row]:
             for column in artifact.columns:
                 values = [100 * one[part][column] for one in outcomes if column in one.get(part, {})]
                 start = {**cell.key(), "protocol": protocol, "epoch": part, "column": column}
-                found.append(start | compared(values, cell, column))
+                found.append(start | comparison(values, cell, column))
     return found
 
 
-def compared(values: Sequence[float], cell: Cell, column: str) -> Row:
+def comparison(values: Sequence[float], cell: Cell, column: str) -> Row:
     """Our values of one column beside the paper's."""
     theirs, (deviation, source) = cell.theirs.get(column), spread(cell, column)
     ours = mean(values) if values else None
@@ -55,7 +55,7 @@ def compared(values: Sequence[float], cell: Cell, column: str) -> Row:
 
 
 def spread(cell: Cell, column: str) -> tuple[float | None, str | None]:
-    """The standard deviation of the paper's ten runs, and whether it is of this very place."""
+    """The standard deviation of the paper's ten runs, and whether these are runs of this cell."""
     known = deviations()
     place = cell.data, cell.eps, cell.noise, str(cell.rate)
     found, where = known.get((cell.data, cell.method, column), (None, None))
@@ -66,7 +66,7 @@ def spread(cell: Cell, column: str) -> tuple[float | None, str | None]:
 
 @cache
 def deviations() -> dict[tuple[str, str, str], tuple[float, tuple[str, ...]]]:
-    """Data set, method and column -> the deviation of ten runs, and the place where they were made."""
+    """Data set, method and column -> the deviation of ten runs, and their place."""
     return {
         (row["data"], row["method"], name.removesuffix("_sd")): (
             float(row[name]), (row["data"], row["eps"], row["noise"], row["rate"]),
@@ -76,7 +76,7 @@ def deviations() -> dict[tuple[str, str, str], tuple[float, tuple[str, ...]]]:
 
 
 def content(artifact: Artifact, trials: Sequence[Trial], joins: Sequence[Row]) -> Row:
-    """All of it for a file: the join, and every run with its seed, hardware and commit."""
+    """The report for a file: the rows, and every run with its seed, hardware and commit."""
     done = [trial for trial in trials if outcome(trial, artifact.columns)]
     return {
         "what": artifact.title, "name": artifact.name, "note": artifact.note, "spread": SPREAD,
@@ -86,9 +86,9 @@ def content(artifact: Artifact, trials: Sequence[Trial], joins: Sequence[Row]) -
 
 
 def described(artifact: Artifact, trial: Trial) -> Row:
-    """One run: what it was, where it was trained, and what it reached."""
+    """A run in a report: fields, accuracies and origin."""
     if not whole(in_folder(trial), artifact.columns):
-        return restated(artifact, trial)
+        return copied(artifact, trial)
     result = RunFolder(trial.folder).result() or {}
     same = ("fingerprint", "seconds", "outliers", "corrections", "left_out", "examples", "made_with")
     more = {"curve": curve(trial)} if artifact.curves else {}
@@ -100,7 +100,7 @@ def described(artifact: Artifact, trial: Trial) -> Row:
     }  # fmt: skip
 
 
-def restated(artifact: Artifact, trial: Trial) -> Row:
-    """One run as another report describes it, with what this table or figure is about."""
-    told = {**reported(trial, artifact.columns), "accuracy": outcome(trial, artifact.columns)}
-    return told if artifact.curves else {name: value for name, value in told.items() if name != "curve"}
+def copied(artifact: Artifact, trial: Trial) -> Row:
+    """One run from another report, with the columns of this table or figure."""
+    known = {**reported(trial, artifact.columns), "accuracy": outcome(trial, artifact.columns)}
+    return known if artifact.curves else {name: value for name, value in known.items() if name != "curve"}
