@@ -29,7 +29,7 @@ for epoch in range(EPOCHS):
         fold(losses, index).backward()
         optimizer.step()
     fold.end_epoch()
-    accuracy = orat.evaluate(model, splits.test, orat.suite(EPS, names=["pgd20"]))
+    accuracy = orat.evaluate(model, splits.test, orat.attacks.suite(EPS, names=["pgd20"]))
     print(f"epoch {epoch + 1}: natural {accuracy['natural']:.1%}, PGD-20 {accuracy['pgd20']:.1%}")
 
 cut = fold.cut()

@@ -110,14 +110,14 @@ def missing(arguments: argparse.Namespace, rows: list[Row]) -> Iterator[tuple[Ro
 def method_of(arm: str, m: int | float) -> Method:
     """The method of an arm; the oracle is a watch that is told what to cut."""
     if arm == "at":
-        return orat.AT()
+        return orat.methods.AT()
     if arm == "published":
-        return orat.ORAT(m=m, solver="minmax")
+        return orat.methods.ORAT(m=m, solver="minmax")
     if arm in TOLD:
-        return orat.ORAT(m=m, k=TOLD[arm])
+        return orat.methods.ORAT(m=m, k=TOLD[arm])
     if arm == "oracle":
-        return orat.ORAT(score="adversarial", burn_in=NEVER)
-    return orat.ORAT(**WATCHED[arm])
+        return orat.methods.ORAT(score="adversarial", burn_in=NEVER)
+    return orat.methods.ORAT(**WATCHED[arm])
 
 
 def as_printed(setting: str | None, noise: str, rate: float) -> Method:
@@ -126,7 +126,7 @@ def as_printed(setting: str | None, noise: str, rate: float) -> Method:
     place = (data, eps, noise, round(100 * rate), "ORAT")
     for cell in table("table1_accuracy"):
         if (cell.data, cell.eps, cell.noise, cell.rate, cell.method) == place:
-            return orat.ORAT(k=cell.k, m=cell.m, solver="minmax")
+            return orat.methods.ORAT(k=cell.k, m=cell.m, solver="minmax")
     raise InputError(f"--paper: the paper has no k and m for {setting!r} with {noise} {rate}; one is cifar10:8/255")
 
 

@@ -124,7 +124,7 @@ def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The rows of each noise and seed."""
     fields = json.loads(arguments.fields)
     fields |= {"milestones": tuple(fields["milestones"])} if "milestones" in fields else {}
-    method = orat.ORAT(scout_epochs=arguments.scout_epochs)
+    method = orat.methods.ORAT(scout_epochs=arguments.scout_epochs)
     for seed, kind in product(map(int, arguments.seeds.split(",")), arguments.kinds.split(",")):
         noise, _, rate = kind.partition(":")
         labels = {"noise": noise, "noise_rate": float(rate), "noise_seed": seed}
@@ -258,7 +258,7 @@ def average(said: tuple[Tensor, ...]) -> Tensor:
     """Answers averaged over epochs as those of scouts are."""
     averaged = said[0]
     for newest in said[1:]:
-        averaged = torch.lerp(averaged, newest, 1 - orat.ORAT.memory)
+        averaged = torch.lerp(averaged, newest, 1 - orat.methods.ORAT.memory)
     return averaged
 
 

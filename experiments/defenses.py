@@ -27,23 +27,23 @@ from orat.methods import Method
 RATE = 0.4
 FILTER = "AoRR"  # the row whose outliers AT w/o leaves out
 ROWS: dict[str, Method] = {
-    "ST": orat.ST(),
-    FILTER: orat.AoRR(m=RATE),
-    "AT": orat.AT(),
-    "AT w/o outliers": orat.AT(),
-    "TRADES": orat.TRADES(),
-    "MART": orat.MART(),
-    "GAIRAT": orat.GAIRAT(),
-    "GAIRAT, sigmoid": orat.GAIRAT(weight="sigmoid"),
-    "GAIRAT, discrete": orat.GAIRAT(weight="discrete"),
-    "MAIL": orat.MAIL(),
-    "MAIL, batch": orat.MAIL(scale="batch"),
-    "MAIL-TRADES": orat.MAIL(form="trades"),
-    "WMMR": orat.WMMR(),
-    "WMMR, alpha 0.5": orat.WMMR(alpha=0.5),
-    "RAA-style (our re-derivation)": orat.RAA(),
-    "ORAT": orat.ORAT(m=RATE),
-    "ORAT, minmax": orat.ORAT(m=RATE, solver="minmax"),
+    "ST": orat.methods.ST(),
+    FILTER: orat.methods.AoRR(m=RATE),
+    "AT": orat.methods.AT(),
+    "AT w/o outliers": orat.methods.AT(),
+    "TRADES": orat.methods.TRADES(),
+    "MART": orat.methods.MART(),
+    "GAIRAT": orat.methods.GAIRAT(),
+    "GAIRAT, sigmoid": orat.methods.GAIRAT(weight="sigmoid"),
+    "GAIRAT, discrete": orat.methods.GAIRAT(weight="discrete"),
+    "MAIL": orat.methods.MAIL(),
+    "MAIL, batch": orat.methods.MAIL(scale="batch"),
+    "MAIL-TRADES": orat.methods.MAIL(form="trades"),
+    "WMMR": orat.methods.WMMR(),
+    "WMMR, alpha 0.5": orat.methods.WMMR(alpha=0.5),
+    "RAA-style (our re-derivation)": orat.methods.RAA(),
+    "ORAT": orat.methods.ORAT(m=RATE),
+    "ORAT, minmax": orat.methods.ORAT(m=RATE, solver="minmax"),
 }
 COLUMNS = {"natural": "Natural", "fgsm": "FGSM", "pgd20": "PGD-20", "cw": "CW", "autoattack": "AutoAttack"}
 
@@ -106,9 +106,9 @@ def measured(runs: Path, epochs: int | None, examples: int | None, device: str, 
     test = orat.load_data("sample").test
     assert test is not None
     model = orat.load_model(folder, device=device)
-    plan = orat.Plan(run.eps, run.norm, ("autoattack",), run.seed, "float32")
+    plan = orat.evaluation.Plan(run.eps, run.norm, ("autoattack",), run.seed, "float32")
     some = test if examples is None else test.take(torch.arange(examples))
-    report = orat.examine(model, some, plan, folder / "evaluations" / "autoattack", SILENT)
+    report = orat.evaluation.examine(model, some, plan, folder / "evaluations" / "autoattack", SILENT)
     last = {name: value for name, value in result["last"].items() if name != "epoch"}
     kept = {name: result[name] for name in ("outliers", "corrections", "left_out", "seconds")}
     return {

@@ -47,9 +47,9 @@ from orat.training.setup import with_noise
 from orat.training.train import Job
 
 ARMS: dict[str, Method] = {
-    "at": orat.AT(),
-    "automatic": orat.ORAT(),
-    "oracle": orat.ORAT(score="adversarial", burn_in=NEVER),  # a watch that is told what to cut
+    "at": orat.methods.AT(),
+    "automatic": orat.methods.ORAT(),
+    "oracle": orat.methods.ORAT(score="adversarial", burn_in=NEVER),  # a watch that is told what to cut
 }
 GRAY = (0.299, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
 COLUMNS = ("natural", "fgsm", "pgd20", "cw")

@@ -37,7 +37,7 @@ def test_every_run_is_a_row_with_what_it_reached_and_what_it_found(
 
 def test_the_arm_of_the_paper_has_its_k_and_m() -> None:
     printed = automatic.as_printed("cifar10:8/255", "asymmetric", 0.4)
-    assert isinstance(printed, orat.ORAT)
+    assert isinstance(printed, orat.methods.ORAT)
     # Table D.1 of the paper
     assert (printed.k, printed.m, printed.solver) == (50000, 500, "minmax")
     with pytest.raises(InputError, match="the paper has no k and m for None with symmetric 0.15; one is cifar10:8/255"):

@@ -42,7 +42,7 @@ COLUMNS = [
 def plain(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of adversarial training on the same noisy labels."""
     folder = tmp_path_factory.mktemp("suspects") / "at"
-    orat.train(quick(tiny, orat.AT(), **NOISE), folder, device="cpu", display=SILENT)
+    orat.train(quick(tiny, orat.methods.AT(), **NOISE), folder, device="cpu", display=SILENT)
     return folder
 
 
@@ -144,8 +144,10 @@ def test_a_plain_run_is_judged_by_its_own_network_and_a_note_says_so(
     assert all((row["is_label_issue"] == "True") == (float(row["label_quality"]) < 0.5) for row in rows)
 
 
-@pytest.mark.parametrize("method", [orat.ORAT(m=0.2), orat.AoRR(m=40), orat.ORAT(m=0.2, solver="minmax", burn_in=1)])
-def test_issues_of_a_ranked_run_are_its_removed_samples(tiny: str, tmp_path: Path, method: orat.ORAT) -> None:
+@pytest.mark.parametrize(
+    "method", [orat.methods.ORAT(m=0.2), orat.methods.AoRR(m=40), orat.methods.ORAT(m=0.2, solver="minmax", burn_in=1)]
+)
+def test_issues_of_a_ranked_run_are_its_removed_samples(tiny: str, tmp_path: Path, method: orat.methods.ORAT) -> None:
     result = orat.train(quick(tiny, method, **NOISE), tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu")
     truth = found.truth()
@@ -164,7 +166,7 @@ def test_a_decision_flags_what_it_removes_or_relabels() -> None:
 
 
 def test_issues_of_a_run_that_relabels_are_its_relabeled_samples(tiny: str, tmp_path: Path) -> None:
-    result = orat.train(quick(tiny, orat.RAA(burn_in=1), **NOISE), tmp_path / "a", device="cpu", display=SILENT)
+    result = orat.train(quick(tiny, orat.methods.RAA(burn_in=1), **NOISE), tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu")
     assert int(found.flags.sum()) == result["corrections"]["changed"] > 0
 
@@ -267,7 +269,7 @@ def test_the_summary_is_printed_for_people_and_for_machines(
 
 
 def test_points_have_no_pictures_and_an_unknown_truth_is_not_shown(tmp_path: Path) -> None:
-    run = Run(data="toy-balanced", method=orat.AT(), epochs=3, seed=1)
+    run = Run(data="toy-balanced", method=orat.methods.AT(), epochs=3, seed=1)
     orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu")
     text = page_of(found, "<toy>")
@@ -286,7 +288,7 @@ def test_names_are_escaped_and_paths_are_shown(tmp_path: Path) -> None:
             pixels = generator.integers(0, 100, (6, 8, 3), dtype=np.uint8)
             pixels[:, 4 * label : 4 * label + 4] += 120
             Image.fromarray(pixels).save(folder / f"{i}.png")
-    run = quick(str(tmp_path / "data"), orat.ST())
+    run = quick(str(tmp_path / "data"), orat.methods.ST())
     orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu", held_out=True)
     rows = list(found)
@@ -322,7 +324,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
 def test_other_data_and_unfinished_runs_are_refused(tiny: str, tmp_path: Path) -> None:
     arrays = dict(np.load(tiny))
     np.savez(tmp_path / "own.npz", **arrays)
-    orat.train(quick(str(tmp_path / "own.npz"), orat.ST()), tmp_path / "a", device="cpu", display=SILENT)
+    orat.train(quick(str(tmp_path / "own.npz"), orat.methods.ST()), tmp_path / "a", device="cpu", display=SILENT)
     arrays["x_train"] = arrays["x_train"][::-1]
     np.savez(tmp_path / "own.npz", **arrays)
     assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path / "a"), "other images or labels")

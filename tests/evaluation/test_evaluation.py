@@ -27,7 +27,7 @@ expect = Examination.expect
 @pytest.mark.parametrize("eps", [0.0, 0.05, 0.2])
 def test_robust_are_exactly_the_right_samples_farther_than_eps_from_the_border(eps: float) -> None:
     data = points()
-    right = correct(threshold_model(), data, orat.suite(eps))
+    right = correct(threshold_model(), data, orat.attacks.suite(eps))
     natural = (data.images[:, 0] > 0.5).long() == data.labels
     assert torch.equal(right["natural"], natural)
     expected = natural & ((data.images[:, 0] - 0.5).abs() > eps)
@@ -36,22 +36,22 @@ def test_robust_are_exactly_the_right_samples_farther_than_eps_from_the_border(e
 
 
 def test_a_wrong_sample_stays_wrong_under_attack() -> None:
-    right = correct(threshold_model(), points(), orat.suite(0.3, names=["fgsm", "fgsm-plain", "pgd20-madry"]))
+    right = correct(threshold_model(), points(), orat.attacks.suite(0.3, names=["fgsm", "fgsm-plain", "pgd20-madry"]))
     for name in ("fgsm", "fgsm-plain", "pgd20-madry"):
         assert not (right[name] & ~right["natural"]).any()
 
 
 def test_evaluate_is_the_share_of_the_right_ones_and_repeats_itself() -> None:
     data, model = points(), threshold_model()
-    accuracy = evaluate(model, data, orat.suite(0.1))
-    right = correct(model, data, orat.suite(0.1))
+    accuracy = evaluate(model, data, orat.attacks.suite(0.1))
+    right = correct(model, data, orat.attacks.suite(0.1))
     assert accuracy == {name: pytest.approx(mask.double().mean().item()) for name, mask in right.items()}
-    assert evaluate(model, data, orat.suite(0.1)) == accuracy
+    assert evaluate(model, data, orat.attacks.suite(0.1)) == accuracy
 
 
 def test_evaluation_restores_the_mode_of_the_model() -> None:
     model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).train()
-    evaluate(model, points(), orat.suite(0.1))
+    evaluate(model, points(), orat.attacks.suite(0.1))
     assert model.training
     assert model[1].num_batches_tracked == 0
 
@@ -153,7 +153,7 @@ def test_another_seed_draws_otherwise(network: nn.Module, in_large_batches: dict
 
 def test_a_part_of_autoattack_breaks_what_it_breaks_alone_of_what_the_former_left(network: nn.Module) -> None:
     parts = ["apgd-ce", "apgd-t", "fab-t"]  # square alone would ask 5000 times once more
-    right = correct(network, stripes(16), orat.suite(0.14, names=[*parts, "autoattack"]), seed=5)
+    right = correct(network, stripes(16), orat.attacks.suite(0.14, names=[*parts, "autoattack"]), seed=5)
     assert [name for name in right if ":" in name] == [f"autoattack:{part}" for part in (*parts, "square")]
     assert torch.equal(right["autoattack:apgd-ce"], right["apgd-ce"])
     before = right["natural"]
@@ -255,12 +255,12 @@ def test_a_model_that_is_always_wrong_needs_no_attack() -> None:
     data = points()
     wrong = Dataset(data.images, 1 - (data.images[:, 0] > 0.5).long(), data.classes)
     model = Crowded(threshold_model(), room=0)
-    right = correct(model, wrong, orat.suite(0.1, names=["pgd20", "autoattack"]))
+    right = correct(model, wrong, orat.attacks.suite(0.1, names=["pgd20", "autoattack"]))
     assert not any(mask.any() for mask in right.values())
 
 
 def test_autoattack_stops_where_nothing_stands() -> None:
-    right = correct(threshold_model(), points(20), orat.suite(0.9, names=["autoattack"]))
+    right = correct(threshold_model(), points(20), orat.attacks.suite(0.9, names=["autoattack"]))
     assert not right["autoattack"].any()
     assert not right["autoattack:square"].any()
 
@@ -272,7 +272,7 @@ def test_the_bar_ends_at_its_total(network: nn.Module, monkeypatch: pytest.Monke
     )
     examinations: list[Examination] = []
     monkeypatch.setattr(Examination, "expect", lambda self, *given: (examinations.append(self), expect(self, *given)))
-    correct(network, stripes(24), orat.suite(0.3, names=["pgd20", "autoattack"]))
+    correct(network, stripes(24), orat.attacks.suite(0.3, names=["pgd20", "autoattack"]))
     (examination,) = examinations
     assert examination.done == examination.total
     assert all(done < total for _, done, total in places)

@@ -195,7 +195,7 @@ def build():
 def script(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A script with the network of a run that was trained on the tiny data."""
     folder = tmp_path_factory.mktemp("script")
-    orat.train(quick(tiny, orat.AT(), epochs=2), folder / "run")
+    orat.train(quick(tiny, orat.methods.AT(), epochs=2), folder / "run")
     (folder / "network.py").write_text(NETWORK.format(run=str(folder / "run")))
     return folder / "network.py"
 

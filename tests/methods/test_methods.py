@@ -229,26 +229,32 @@ def test_the_attack_of_wmmr_ascends_the_weighted_loss_through_its_weight_unless_
 
 LAST_PLAIN = 2  # epoch: the one that is looked at
 LIMITS: dict[str, tuple[Method, Method]] = {
-    "gairat of a huge shift": (orat.GAIRAT(shift=50, burn_in=0), orat.AT()),
-    "gairat of sigmoids of a huge shift": (orat.GAIRAT(weight="sigmoid", shift=50, burn_in=0), orat.AT()),
-    "gairat before its weights": (orat.GAIRAT(burn_in=LAST_PLAIN), orat.AT()),
-    "mail of mean 1 and slope 0": (orat.MAIL(scale="batch", slope=0, bias=-0.5, burn_in=0), orat.AT()),
-    "mail before its weights": (orat.MAIL(burn_in=LAST_PLAIN), orat.AT()),
-    "mail on trades, of mean 1 and slope 0": (
-        orat.MAIL(form="trades", scale="batch", slope=0, bias=0, burn_in=0, beta=3),
-        orat.TRADES(beta=3),
+    "gairat of a huge shift": (orat.methods.GAIRAT(shift=50, burn_in=0), orat.methods.AT()),
+    "gairat of sigmoids of a huge shift": (
+        orat.methods.GAIRAT(weight="sigmoid", shift=50, burn_in=0),
+        orat.methods.AT(),
     ),
-    "mail on trades before its weights": (orat.MAIL(form="trades", burn_in=LAST_PLAIN, beta=3), orat.TRADES(beta=3)),
-    "wmmr of alpha 0": (orat.WMMR(alpha=0), orat.AT()),
-    "wmmr of alpha 0, plain attack": (orat.WMMR(alpha=0, weighted_attack=False), orat.AT()),
-    "wmmr of alpha 0, detached": (orat.WMMR(alpha=0, detach_weights=True), orat.AT()),
-    "raa before its corrections": (orat.RAA(burn_in=LAST_PLAIN), orat.AT()),
-    "trades of beta 0": (orat.TRADES(beta=0), orat.ST()),
-    "aorr that drops nothing": (orat.AoRR(m=0), orat.ST()),
-    "orat that drops nothing": (orat.ORAT(m=0), orat.AT()),
+    "gairat before its weights": (orat.methods.GAIRAT(burn_in=LAST_PLAIN), orat.methods.AT()),
+    "mail of mean 1 and slope 0": (orat.methods.MAIL(scale="batch", slope=0, bias=-0.5, burn_in=0), orat.methods.AT()),
+    "mail before its weights": (orat.methods.MAIL(burn_in=LAST_PLAIN), orat.methods.AT()),
+    "mail on trades, of mean 1 and slope 0": (
+        orat.methods.MAIL(form="trades", scale="batch", slope=0, bias=0, burn_in=0, beta=3),
+        orat.methods.TRADES(beta=3),
+    ),
+    "mail on trades before its weights": (
+        orat.methods.MAIL(form="trades", burn_in=LAST_PLAIN, beta=3),
+        orat.methods.TRADES(beta=3),
+    ),
+    "wmmr of alpha 0": (orat.methods.WMMR(alpha=0), orat.methods.AT()),
+    "wmmr of alpha 0, plain attack": (orat.methods.WMMR(alpha=0, weighted_attack=False), orat.methods.AT()),
+    "wmmr of alpha 0, detached": (orat.methods.WMMR(alpha=0, detach_weights=True), orat.methods.AT()),
+    "raa before its corrections": (orat.methods.RAA(burn_in=LAST_PLAIN), orat.methods.AT()),
+    "trades of beta 0": (orat.methods.TRADES(beta=0), orat.methods.ST()),
+    "aorr that drops nothing": (orat.methods.AoRR(m=0), orat.methods.ST()),
+    "orat that drops nothing": (orat.methods.ORAT(m=0), orat.methods.AT()),
 }
 ROUNDED = [name for name in LIMITS if "huge" in name or "slope 0" in name]  # weights are 1 up to a rounding
-CONSTANT_WEIGHTS = orat.MAIL(slope=0, bias=-0.5, burn_in=0)  # 3 times half
+CONSTANT_WEIGHTS = orat.methods.MAIL(slope=0, bias=-0.5, burn_in=0)  # 3 times half
 
 
 def assert_equal_steps(one: Method, two: Method, times: float = 1.0) -> None:
@@ -265,13 +271,13 @@ def test_in_its_limit_a_method_has_the_loss_and_the_gradient_of_another(name: st
 
 
 def test_mail_as_coded_with_slope_0_has_one_and_a_half_times_the_loss_and_the_gradient_of_at() -> None:
-    assert_equal_steps(CONSTANT_WEIGHTS, orat.AT(), 1.5)
+    assert_equal_steps(CONSTANT_WEIGHTS, orat.methods.AT(), 1.5)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED.keys() - {"st", "at"}))
 def test_away_from_its_limit_no_method_is_at_or_st(name: str) -> None:
     loss, _ = second_step(TRIED[name], real_attack())
-    for other in (orat.AT(), orat.ST()):
+    for other in (orat.methods.AT(), orat.methods.ST()):
         assert abs(loss - second_step(other, real_attack())[0]) > 1e-3
 
 
@@ -306,8 +312,8 @@ def test_mail_as_coded_with_slope_0_trains_as_at_at_one_and_a_half_times_the_rat
     weights_of: Callable[..., dict[str, Tensor]],
 ) -> None:
     one = weights_of(CONSTANT_WEIGHTS, lr=0.04, weight_decay=0.0)
-    two = weights_of(orat.AT(), lr=0.06, weight_decay=0.0)
-    other = weights_of(orat.AT(), lr=0.04, weight_decay=0.0)
+    two = weights_of(orat.methods.AT(), lr=0.06, weight_decay=0.0)
+    other = weights_of(orat.methods.AT(), lr=0.04, weight_decay=0.0)
     for key in two:
         torch.testing.assert_close(one[key], two[key], rtol=1e-5, atol=1e-5)
     assert any((one[key] - other[key]).abs().max() > 1e-3 for key in one)
@@ -319,17 +325,17 @@ def test_mail_as_coded_with_slope_0_trains_as_at_at_one_and_a_half_times_the_rat
 @pytest.mark.parametrize(
     ("method", "steps", "expected"),
     [
-        (orat.GAIRAT(), 10, {0: "0.9997", 5: "0.119", 10: "6.1e-06"}),
-        (orat.GAIRAT(), 7, {0: "0.9997", 3: "0.119", 7: "2.2e-07"}),  # floor(7/2) = 3; -1 + 5(3-7)/3 = -7.667
-        (orat.GAIRAT(), 1, {0: "0.9997", 1: "0.119"}),
-        (orat.GAIRAT(weight="sigmoid"), 10, {0: "0.9820", 5: "0.269", 10: "0.0025"}),  # of 4, -1 and -6
-        (orat.GAIRAT(weight="sigmoid", shift=0.0), 7, {3: "0.500", 6: "0.0067"}),  # of 0 and -5
-        (orat.GAIRAT(weight="discrete"), 10, {0: "1.0", 4: "0.6364", 10: "0.0909"}),  # elevenths: 11, 7, 1
-        (orat.GAIRAT(weight="discrete"), 3, {0: "1.0", 1: "0.75", 3: "0.25"}),
+        (orat.methods.GAIRAT(), 10, {0: "0.9997", 5: "0.119", 10: "6.1e-06"}),
+        (orat.methods.GAIRAT(), 7, {0: "0.9997", 3: "0.119", 7: "2.2e-07"}),  # floor(7/2) = 3; -1 + 5(3-7)/3 = -7.667
+        (orat.methods.GAIRAT(), 1, {0: "0.9997", 1: "0.119"}),
+        (orat.methods.GAIRAT(weight="sigmoid"), 10, {0: "0.9820", 5: "0.269", 10: "0.0025"}),  # of 4, -1 and -6
+        (orat.methods.GAIRAT(weight="sigmoid", shift=0.0), 7, {3: "0.500", 6: "0.0067"}),  # of 0 and -5
+        (orat.methods.GAIRAT(weight="discrete"), 10, {0: "1.0", 4: "0.6364", 10: "0.0909"}),  # elevenths: 11, 7, 1
+        (orat.methods.GAIRAT(weight="discrete"), 3, {0: "1.0", 1: "0.75", 3: "0.25"}),
     ],
 )
 def test_weights_of_gairat_are_those_computed_by_hand(
-    method: orat.GAIRAT, steps: int, expected: dict[int, str]
+    method: orat.methods.GAIRAT, steps: int, expected: dict[int, str]
 ) -> None:
     weights = method.log_weights(torch.tensor(list(expected)), steps).exp()
     for weight, digits in zip(weights.tolist(), expected.values(), strict=True):
@@ -343,7 +349,7 @@ def half_of_last_digit(digits: str) -> float:
 
 
 def test_weights_of_gairat_are_numbers_of_mean_1_where_floats_know_only_zeros() -> None:
-    method, all_withstood = orat.GAIRAT(shift=-10.0), torch.full((32,), 10)
+    method, all_withstood = orat.methods.GAIRAT(shift=-10.0), torch.full((32,), 10)
     assert ((1 + torch.tanh(torch.tensor(-15.0))) / 2).item() == 0  # what all of them are in single precision
     assert mean_one(method.log_weights(all_withstood, 10)).tolist() == [1.0] * 32
     all_withstood[3] = 0
@@ -363,15 +369,15 @@ def logits_of_margin(margin: float) -> list[float]:
 @pytest.mark.parametrize(
     ("method", "expected"),
     [
-        (orat.MAIL().filled("mnist"), {-1: "2.98", -0.75: "2.77", -0.5: "1.50", 0: "0.020", 0.5: "1.4e-04"}),
+        (orat.methods.MAIL().filled("mnist"), {-1: "2.98", -0.75: "2.77", -0.5: "1.50", 0: "0.020", 0.5: "1.4e-04"}),
         (
-            orat.MAIL(form="trades").filled("mnist"),
+            orat.methods.MAIL(form="trades").filled("mnist"),
             {-1: "2.642", -0.5: "2.193", 0: "1.50", 0.5: "0.807"},
         ),  # 3 sigmoid(2, 1, 0, -1)
-        (orat.MAIL(slope=1.0, bias=-1.5), {-0.5: "0.807", -1: "1.133"}),  # 3 sigmoid(-1, -0.5)
+        (orat.methods.MAIL(slope=1.0, bias=-1.5), {-0.5: "0.807", -1: "1.133"}),  # 3 sigmoid(-1, -0.5)
     ],
 )
-def test_weights_of_mail_are_those_computed_by_hand(method: orat.MAIL, expected: dict[float, str]) -> None:
+def test_weights_of_mail_are_those_computed_by_hand(method: orat.methods.MAIL, expected: dict[float, str]) -> None:
     logits = torch.tensor([logits_of_margin(margin) for margin in expected], dtype=torch.float64, requires_grad=True)
     zeros = torch.zeros(len(expected), dtype=torch.long)
     weights = method.weights(logits, Batch(logits, zeros, zeros))
@@ -387,7 +393,7 @@ def test_gairat_counts_the_points_before_each_step_that_keep_the_label() -> None
     x = torch.stack([first, torch.full_like(first, 0.5)], 1)
     batch = Batch(x, torch.ones(6, dtype=torch.long), torch.arange(6))
     attack = TrainingAttack(PGD(0.2, 4, start="none"), torch.Generator())
-    method = orat.GAIRAT(burn_in=0)
+    method = orat.methods.GAIRAT(burn_in=0)
     state = method.start(Setting(6, 6, 2, steps=1, epochs=1, attack_steps=4))
     loss = method.loss(threshold_model(), batch, attack, state, 1)
     lead = 2 * (first.double().numpy() - 0.2 - 0.5)  # of class 1, at the end of the attack

@@ -21,24 +21,30 @@ from orat.methods.base import State
 EPOCHS = 9
 # Each method, with a turn after the second epoch where it has one, and how many phases nine epochs then have.
 PHASES: dict[str, tuple[Method, int]] = {
-    "st": (orat.ST(), 1),
-    "at": (orat.AT(), 1),
-    "trades": (orat.TRADES(beta=6.0), 1),
-    "mart": (orat.MART(), 1),
-    "gairat": (orat.GAIRAT(burn_in=2), 2),
-    "gairat discrete": (orat.GAIRAT(weight="discrete", burn_in=2), 2),
-    "gairat from the start": (orat.GAIRAT(burn_in=0), 1),
-    "mail": (orat.MAIL(burn_in=2).filled("cifar10"), 2),
-    "mail trades": (orat.MAIL(form="trades", burn_in=2).filled("cifar10"), 2),
-    "wmmr": (orat.WMMR(alpha=0.5), 1),
-    "raa": (orat.RAA(burn_in=2), 2),
-    "raa persistent": (orat.RAA(burn_in=2, persistent=True), 2),
-    "aorr": (orat.AoRR(m=0.2, k=0.95, burn_in=2, ramp=0), 2),
-    "orat": (orat.ORAT(m=0.2, k=0.95, burn_in=2, ramp=0), 2),
-    "orat with a ramp": (orat.ORAT(m=0.3, k=0.95, burn_in=2, ramp=3), 5),  # the mean, then 1, 2, 3 and 4 dropped
-    "orat with a long ramp": (orat.ORAT(m=0.15, k=0.95, burn_in=1, ramp=6), 4),  # the mean, then 0, 1 and 2 dropped
-    "orat by scalars": (orat.ORAT(m=0.2, k=0.95, solver="minmax", burn_in=2), 2),
-    "orat by scalars with a ramp": (orat.ORAT(m=0.3, k=0.95, solver="minmax", burn_in=2, ramp=3), 5),
+    "st": (orat.methods.ST(), 1),
+    "at": (orat.methods.AT(), 1),
+    "trades": (orat.methods.TRADES(beta=6.0), 1),
+    "mart": (orat.methods.MART(), 1),
+    "gairat": (orat.methods.GAIRAT(burn_in=2), 2),
+    "gairat discrete": (orat.methods.GAIRAT(weight="discrete", burn_in=2), 2),
+    "gairat from the start": (orat.methods.GAIRAT(burn_in=0), 1),
+    "mail": (orat.methods.MAIL(burn_in=2).filled("cifar10"), 2),
+    "mail trades": (orat.methods.MAIL(form="trades", burn_in=2).filled("cifar10"), 2),
+    "wmmr": (orat.methods.WMMR(alpha=0.5), 1),
+    "raa": (orat.methods.RAA(burn_in=2), 2),
+    "raa persistent": (orat.methods.RAA(burn_in=2, persistent=True), 2),
+    "aorr": (orat.methods.AoRR(m=0.2, k=0.95, burn_in=2, ramp=0), 2),
+    "orat": (orat.methods.ORAT(m=0.2, k=0.95, burn_in=2, ramp=0), 2),
+    "orat with a ramp": (
+        orat.methods.ORAT(m=0.3, k=0.95, burn_in=2, ramp=3),
+        5,
+    ),  # the mean, then 1, 2, 3 and 4 dropped
+    "orat with a long ramp": (
+        orat.methods.ORAT(m=0.15, k=0.95, burn_in=1, ramp=6),
+        4,
+    ),  # the mean, then 0, 1 and 2 dropped
+    "orat by scalars": (orat.methods.ORAT(m=0.2, k=0.95, solver="minmax", burn_in=2), 2),
+    "orat by scalars with a ramp": (orat.methods.ORAT(m=0.3, k=0.95, solver="minmax", burn_in=2, ramp=3), 5),
 }
 
 

@@ -131,7 +131,7 @@ def test_attack_and_loss_both_use_the_corrected_labels() -> None:
     doubted = torch.arange(len(batch.y)) % 2 == 0
     corrected = torch.where(doubted, (batch.y + 1) % CLASSES, batch.y)
     attack = Played(batch.x, iterates(corrected[:, None].repeat(1, 4).tolist()))
-    method = orat.RAA(burn_in=1)
+    method = orat.methods.RAA(burn_in=1)
     state = method.start(Setting(len(batch.y), len(batch.y), CLASSES, steps=1, epochs=2, attack_steps=4))
     losses = [method.loss(model, batch, attack, state, epoch).item() for epoch in (1, 2)]
     log_p = model(batch.x).log_softmax(1).tolist()
@@ -142,7 +142,9 @@ def test_attack_and_loss_both_use_the_corrected_labels() -> None:
 
 
 def test_training_repairs_flipped_labels_and_says_how_many(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.RAA(burn_in=8), noise="symmetric", noise_rate=0.3, epochs=16, milestones=(), eps=0.05)
+    run = quick(
+        tiny, orat.methods.RAA(burn_in=8), noise="symmetric", noise_rate=0.3, epochs=16, milestones=(), eps=0.05
+    )
     found = orat.train(run, tmp_path / "a", display=SILENT)["corrections"]
     data, used = prepare(run).train, RunFolder(tmp_path / "a").load_tensors("state")["used"]
     changed, right = used != data.labels, used == data.truth

@@ -40,7 +40,7 @@ SHORT: dict[str, Any] = {"model": "mlp-8", "epochs": 1, "eps": 0.05, "lr": 0.3, 
 
 def short(data: str, method: Method | None = None, **changes: Any) -> Run:
     """A run of one epoch."""
-    return quick(data, method or orat.AT(), **{**SHORT, **changes})
+    return quick(data, method or orat.methods.AT(), **{**SHORT, **changes})
 
 
 def found(run: Run, over: dict[str, Any], out: Path, **more: Any) -> list[dict[str, Any]]:
@@ -55,9 +55,10 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "method",
     [
-        orat.ST(), orat.AT(), orat.TRADES(beta=2), orat.MART(), orat.GAIRAT(burn_in=1), orat.MAIL(form="trades"),
-        orat.WMMR(detach_weights=True), orat.RAA(persistent=True), orat.AoRR(m=7, k=250),
-        orat.ORAT(m=0.2, solver="minmax", ramp=3),
+        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(),
+        orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
+        orat.methods.WMMR(detach_weights=True), orat.methods.RAA(persistent=True), orat.methods.AoRR(m=7, k=250),
+        orat.methods.ORAT(m=0.2, solver="minmax", ramp=3),
     ],
 )  # fmt: skip
 def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
@@ -70,11 +71,11 @@ def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
 
 
 def test_what_a_run_takes_from_the_searched_field_follows_it(tiny: str) -> None:
-    run = Run(data="mnist", method=orat.AT(), epochs=10)
+    run = Run(data="mnist", method=orat.methods.AT(), epochs=10)
     texts = texts_of(run)
     assert run_from(texts | {"eps": "0.4"}).attack_step_size == 0.1
     assert run_from(texts | {"epochs": "100"}).milestones == (40, 80)
-    own = texts_of(quick(tiny, orat.AT(), attack_step_size=0.03))
+    own = texts_of(quick(tiny, orat.methods.AT(), attack_step_size=0.03))
     assert run_from(own | {"eps": "0.4"}).attack_step_size == 0.03
 
 
@@ -128,7 +129,7 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
 def test_what_cannot_be_searched_is_refused_in_one_line(
     over: dict[str, Any], words: str, tiny: str, tmp_path: Path
 ) -> None:
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     assert_refused_in_one_line(lambda: found(run, over, tmp_path / "a"), words)
     assert not (tmp_path / "a").exists()
 
@@ -192,7 +193,7 @@ def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Pat
 
 
 def test_the_table_is_written_with_and_without_the_test_set(tiny: str, tmp_path: Path) -> None:
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": [0.1, 0.95], "k": [0.9, 1.0]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": [0.1, 0.95], "k": [0.9, 1.0]}
     rows = found(run, over, tmp_path)
     with (tmp_path / "search.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -219,7 +220,7 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
 
     steps = Job.steps
     monkeypatch.setattr(Job, "steps", lambda job: (heard.append("trains"), steps(job))[1])
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     rows = search(run, {"m": [0.6, 280, 0.2], "k": [0.5, 1.0]}, tmp_path, device="cpu", display=Listening(shown=False))
     before = heard[: heard.index("trains")]
     assert [text.partition(" is left out: ")[0] for text in before] == ["m-0.6-k-0.5", "m-280-k-0.5"]
@@ -230,7 +231,7 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
 
 
 def test_where_no_combination_makes_a_run_nothing_is_written(tiny: str, tmp_path: Path) -> None:
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     assert_refused_in_one_line(
         lambda: found(run, {"m": [0.6, 0.7], "k": [0.5]}, tmp_path / "a"), "k = 0.5, m = 0.6: losses ranked"
     )
@@ -268,15 +269,17 @@ def test_finished_runs_are_not_trained_again_and_need_no_data(
 
 
 def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: str, tmp_path: Path) -> None:
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": [0.1, 0.2]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": [0.1, 0.2]}
     found(run, over, tmp_path)
     others: dict[str, Any] = {
         "m: ['0.1', '0.2'] there, ['0.1', '0.3'] here": lambda: found(run, {"m": [0.1, 0.3]}, tmp_path),
         "k: None there, ['0.9', '1.0'] here": lambda: found(run, over | {"k": [0.9, 1.0]}, tmp_path),
         "by: pgd10 there, natural here": lambda: found(run, over, tmp_path, by="natural"),
         "trials: None there, 3 here": lambda: found(run, over, tmp_path, trials=3),
-        "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.ORAT(m=0.1), lr=0.4), over, tmp_path),
-        "solver: rank there, minmax": lambda: found(short(tiny, orat.ORAT(m=0.1, solver="minmax")), over, tmp_path),
+        "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.methods.ORAT(m=0.1), lr=0.4), over, tmp_path),
+        "solver: rank there, minmax": lambda: found(
+            short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path
+        ),
     }
     for words, other in others.items():
         assert_refused_in_one_line(other, words)
@@ -335,7 +338,7 @@ def test_a_trial_without_a_result_counts_and_is_kept_with_its_reason(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Invalid ranks and a failed training do not end the search, and are not tried again."""
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
     rows = found(run, over, tmp_path, trials=8)
     assert len(rows) == 8
     reasons = [row["error"] for row in rows if row["error"]]
