@@ -64,8 +64,8 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 
 def test_every_trained_sample_has_a_row_with_the_numbers_of_the_run(automatic: Path, tiny: str) -> None:
-    assert main(["outliers", str(automatic), "--device", "cpu"]) == 0
-    rows = rows_of(automatic / "outliers" / "outliers.csv")
+    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
+    rows = rows_of(automatic / "label-issues" / "label-issues.csv")
     saved, labels = saved_by(automatic)
     place = {index: i for i, index in enumerate(saved["id"].tolist())}
     _, noisy = planted(tiny)
@@ -139,14 +139,12 @@ def test_a_plain_run_is_judged_by_its_own_network_and_a_note_says_so(
     assert "in-sample" in printed
     assert "--held-out is better" in printed
     assert "30 of 300 samples were not trained on and have no score." in printed
-    rows = rows_of(tmp_path / "new" / "a" / "outliers.csv")
+    rows = rows_of(tmp_path / "new" / "a" / "label-issues.csv")
     assert {row["times_cut"] for row in rows} == {""}
     assert all((row["is_label_issue"] == "True") == (float(row["label_quality"]) < 0.5) for row in rows)
 
 
-@pytest.mark.parametrize(
-    "method", [orat.methods.ORAT(m=0.2), orat.methods.AoRR(m=40), orat.methods.ORAT(m=0.2, solver="minmax", burn_in=1)]
-)
+@pytest.mark.parametrize("method", [orat.methods.ORAT(m=0.2), orat.methods.AoRR(m=40), orat.methods.ORAT(m=0.2, solver="minmax", burn_in=1)])
 def test_issues_of_a_ranked_run_are_its_removed_samples(tiny: str, tmp_path: Path, method: orat.methods.ORAT) -> None:
     result = orat.train(quick(tiny, method, **NOISE), tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu")
@@ -176,8 +174,8 @@ def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
         assert (
             main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
         )
-    table = pyarrow.parquet.read_table(tmp_path / "outliers.parquet").to_pydict()
-    rows = rows_of(tmp_path / "outliers.csv")
+    table = pyarrow.parquet.read_table(tmp_path / "label-issues.parquet").to_pydict()
+    rows = rows_of(tmp_path / "label-issues.csv")
     assert list(table) == COLUMNS
     for name in COLUMNS:
         assert [str(value) for value in table[name]] == [row[name] for row in rows]
@@ -185,7 +183,7 @@ def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
 
 
 def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None:
-    assert main(["outliers", str(automatic), "--out", str(tmp_path), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--device", "cpu"]) == 0
     (saved, labels), rows = saved_by(automatic), rows_of(tmp_path / "classes.csv")
     matrix = saved["verdict_noise_matrix"]
     assert [row["class"] for row in rows] == ["0", "1", "2"]
@@ -203,10 +201,10 @@ def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None
 
 def test_the_page_holds_the_images_and_needs_nothing_else(automatic: Path, tiny: str, tmp_path: Path) -> None:
     assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--top", "7", "--device", "cpu"]) == 0
-    text = (tmp_path / "outliers.html").read_text()
+    text = (tmp_path / "label-issues.html").read_text()
     page = Page(text)
     sources = [attributes["src"] for tag, attributes in page.elements if tag == "img"]
-    images, rows = np.load(tiny)["x_train"], rows_of(tmp_path / "outliers.csv")
+    images, rows = np.load(tiny)["x_train"], rows_of(tmp_path / "label-issues.csv")
     assert len(sources) == 7
     for source, row in zip(sources, rows, strict=False):
         assert source is not None
@@ -253,12 +251,12 @@ def test_the_summary_is_printed_for_people_and_for_machines(
     assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     for words in (
-        "estimated wrong labels by class",
+        "labels that look wrong",
         "the 10 most suspicious",
         "estimated to be wrong",
         "AUC",
         "mostly",
-        "outliers.html",
+        "label-issues.html",
     ):
         assert words in printed
     assert main(["labels", "find", str(automatic), "--device", "cpu", "--json"]) == 0

@@ -55,8 +55,7 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "method",
     [
-        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(),
-        orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
+        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(), orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
         orat.methods.WMMR(detach_weights=True), orat.methods.RAA(persistent=True), orat.methods.AoRR(m=7, k=250),
         orat.methods.ORAT(m=0.2, solver="minmax", ramp=3),
     ],
@@ -277,9 +276,7 @@ def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: 
         "by: pgd10 there, natural here": lambda: found(run, over, tmp_path, by="natural"),
         "trials: None there, 3 here": lambda: found(run, over, tmp_path, trials=3),
         "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.methods.ORAT(m=0.1), lr=0.4), over, tmp_path),
-        "solver: rank there, minmax": lambda: found(
-            short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path
-        ),
+        "solver: rank there, minmax": lambda: found(short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path),
     }
     for words, other in others.items():
         assert_refused_in_one_line(other, words)
