@@ -61,7 +61,7 @@ REMOVED = {  # names of earlier versions, and their new places
         name: f"orat.methods.{name}"
         for name in ("AT", "GAIRAT", "MAIL", "MART", "ORAT", "RAA", "ST", "TRADES", "WMMR", "AoRR")
     },
-    "Dataset": "orat.data.source.Dataset",
+    "Dataset": "orat.data.Dataset",
     "Plan": "orat.evaluation.Plan",
     "clean": "orat.fix_labels",
     "correct": "orat.evaluation.correct",
