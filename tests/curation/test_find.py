@@ -251,7 +251,7 @@ def test_the_summary_is_printed_for_people_and_for_machines(
     assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     for words in (
-        "labels that look wrong",
+        "estimated wrong labels by class",
         "the 10 most suspicious",
         "estimated to be wrong",
         "AUC",
