@@ -158,8 +158,6 @@ def test_a_decision_flags_what_it_removes_or_relabels() -> None:
     labels, keep = torch.tensor([0, 1, 2]), torch.tensor([True, False, True])
     learned = torch.tensor([0, 1, 0])
     assert decision_of({"keep": keep, "labels": learned}, labels).tolist() == [False, True, True]
-    assert decision_of({"keep": keep}, labels).tolist() == [False, True, False]
-    assert decision_of({"labels": learned}, labels).tolist() == [False, False, True]
     assert decision_of({"id": labels}, labels) is None
 
 
