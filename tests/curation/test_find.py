@@ -253,7 +253,7 @@ def test_the_summary_is_printed_for_people_and_for_machines(
         "the 10 most suspicious",
         "estimated to be wrong",
         "AUC",
-        "most often",
+        "mostly",
         "label-issues.html",
     ):
         assert words in printed
