@@ -425,9 +425,8 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
     resumed = sum(bool(row.kills) for row in rows)
     elsewhere = sum(not all(sitting["where_meant"] for sitting in found[row.name]["sittings"]) for row in rows)
     seconds = time.monotonic() - started
-    print(
-        f"{len(rows)} runs, {resumed} of them killed, {elsewhere} not where meant, {len(troubles)} with trouble, {seconds:.0f} s"
-    )
+    print(f"{len(rows)} runs, {resumed} of them killed ({elsewhere} not where meant), {len(troubles)} with trouble")
+    print(f"{seconds:.0f} s, written to {out}")
     return int(bool(troubles))
 
 

@@ -230,7 +230,10 @@ def test_the_attack_of_wmmr_ascends_the_weighted_loss_through_its_weight_unless_
 LAST_PLAIN = 2  # epoch: the one that is looked at
 LIMITS: dict[str, tuple[Method, Method]] = {
     "gairat of a huge shift": (orat.methods.GAIRAT(shift=50, burn_in=0), orat.methods.AT()),
-    "gairat of sigmoids of a huge shift": (orat.methods.GAIRAT(weight="sigmoid", shift=50, burn_in=0), orat.methods.AT()),
+    "gairat of sigmoids of a huge shift": (
+        orat.methods.GAIRAT(weight="sigmoid", shift=50, burn_in=0),
+        orat.methods.AT(),
+    ),
     "gairat before its weights": (orat.methods.GAIRAT(burn_in=LAST_PLAIN), orat.methods.AT()),
     "mail of mean 1 and slope 0": (orat.methods.MAIL(scale="batch", slope=0, bias=-0.5, burn_in=0), orat.methods.AT()),
     "mail before its weights": (orat.methods.MAIL(burn_in=LAST_PLAIN), orat.methods.AT()),
@@ -238,7 +241,10 @@ LIMITS: dict[str, tuple[Method, Method]] = {
         orat.methods.MAIL(form="trades", scale="batch", slope=0, bias=0, burn_in=0, beta=3),
         orat.methods.TRADES(beta=3),
     ),
-    "mail on trades before its weights": (orat.methods.MAIL(form="trades", burn_in=LAST_PLAIN, beta=3), orat.methods.TRADES(beta=3)),
+    "mail on trades before its weights": (
+        orat.methods.MAIL(form="trades", burn_in=LAST_PLAIN, beta=3),
+        orat.methods.TRADES(beta=3),
+    ),
     "wmmr of alpha 0": (orat.methods.WMMR(alpha=0), orat.methods.AT()),
     "wmmr of alpha 0, plain attack": (orat.methods.WMMR(alpha=0, weighted_attack=False), orat.methods.AT()),
     "wmmr of alpha 0, detached": (orat.methods.WMMR(alpha=0, detach_weights=True), orat.methods.AT()),

@@ -35,8 +35,14 @@ PHASES: dict[str, tuple[Method, int]] = {
     "raa persistent": (orat.methods.RAA(burn_in=2, persistent=True), 2),
     "aorr": (orat.methods.AoRR(m=0.2, k=0.95, burn_in=2, ramp=0), 2),
     "orat": (orat.methods.ORAT(m=0.2, k=0.95, burn_in=2, ramp=0), 2),
-    "orat with a ramp": (orat.methods.ORAT(m=0.3, k=0.95, burn_in=2, ramp=3), 5),  # the mean, then 1, 2, 3 and 4 dropped
-    "orat with a long ramp": (orat.methods.ORAT(m=0.15, k=0.95, burn_in=1, ramp=6), 4),  # the mean, then 0, 1 and 2 dropped
+    "orat with a ramp": (
+        orat.methods.ORAT(m=0.3, k=0.95, burn_in=2, ramp=3),
+        5,
+    ),  # the mean, then 1, 2, 3 and 4 dropped
+    "orat with a long ramp": (
+        orat.methods.ORAT(m=0.15, k=0.95, burn_in=1, ramp=6),
+        4,
+    ),  # the mean, then 0, 1 and 2 dropped
     "orat by scalars": (orat.methods.ORAT(m=0.2, k=0.95, solver="minmax", burn_in=2), 2),
     "orat by scalars with a ramp": (orat.methods.ORAT(m=0.3, k=0.95, solver="minmax", burn_in=2, ramp=3), 5),
 }

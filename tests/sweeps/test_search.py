@@ -28,6 +28,7 @@ from orat.sweeps.space import Range, Values, axes_of
 from orat.sweeps.trials import Trials, silence
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
+from orat.training.text import run_from, texts_of
 from orat.training.train import Session
 
 QUICK = [
@@ -220,7 +221,7 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
 
     events = Session.events
     monkeypatch.setattr(Session, "events", lambda *arguments: (heard.append("trains"), events(*arguments))[1])
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     rows = search(run, {"m": [0.6, 280, 0.2], "k": [0.5, 1.0]}, tmp_path, device="cpu", display=Listening(shown=False))
     before = heard[: heard.index("trains")]
     assert [text.partition(" is left out: ")[0] for text in before] == ["m-0.6-k-0.5", "m-280-k-0.5"]
@@ -277,7 +278,9 @@ def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: 
         "by: pgd10 there, natural here": lambda: found(run, over, tmp_path, by="natural"),
         "trials: None there, 3 here": lambda: found(run, over, tmp_path, trials=3),
         "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.methods.ORAT(m=0.1), lr=0.4), over, tmp_path),
-        "solver: rank there, minmax": lambda: found(short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path),
+        "solver: rank there, minmax": lambda: found(
+            short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path
+        ),
     }
     for words, other in others.items():
         assert_refused_in_one_line(other, words)
