@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import orat
 from orat.attacks import suite
 from orat.attacks.reference import AutoAttackReference
-from orat.core.provenance import commit, hardware, versions
+from orat.core.device import commit, hardware, versions
 from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import correct, device_of

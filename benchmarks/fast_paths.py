@@ -22,8 +22,7 @@ from typing import Any
 
 import orat
 from orat.core.console import SILENT, Display
-from orat.core.device import choose_device
-from orat.core.provenance import commit, hardware, versions
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.methods import ORAT
 from orat.sweeps.parallel import train_many
 

@@ -21,9 +21,8 @@ from rich.table import Table
 from step_speed import Comparison, compare
 
 from orat.core.console import Display
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.core.errors import InputError
-from orat.core.provenance import commit, hardware, versions
 
 MODELS = {"cpu": "lenet", "cuda": "lenet,small_cnn,resnet18"}
 STEPS = {"cpu": 3, "cuda": 50}

@@ -21,12 +21,13 @@ from typing import Any
 
 import torch
 from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
+from orat.curation.earlier import automatic
 from torch import Tensor
 
 import orat
 from orat.attacks import suite
 from orat.core.errors import InputError
-from orat.curation.find import remembered
+from orat.curation.find import saved_verdict
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import Method
@@ -146,7 +147,10 @@ def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:
     state = folder.load_tensors("state")
     flipped = parts.train.wrong
     if "wrong" in state and flipped is not None:
-        row |= {"flipped": float(flipped.double().mean()), "auc": area(remembered(state).score, flipped)}
+        row |= {
+            "flipped": float(flipped.double().mean()),
+            "auc": area(saved_verdict(automatic(state), state["given"]).score, flipped),
+        }
         row |= {"auc_of_loss": area(state["mean_loss"], flipped), "histograms": histograms(state, flipped)}
     return row
 

@@ -38,12 +38,9 @@ from torch import Tensor
 
 import orat
 from orat.core.console import SILENT
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.core.losses import cross_entropy
-from orat.core.provenance import commit, hardware, versions
 from orat.core.types import Batch
-from orat.curation.find import remembered
-from orat.data.loader import on_device
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
@@ -53,8 +50,7 @@ from orat.noise.truth import area, found_removed
 from orat.training.engine import engine_for
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run
-from orat.training.scouts import Scouting, groups_of
-from orat.training.setup import build_model, cheaper
+from orat.training.setup import Scouting, build_model, cheaper, groups_of
 from orat.training.train import Job, open_job
 
 FIGURES = ("precision", "recall", "f1", "auc", "seconds", "steady")
@@ -241,7 +237,7 @@ def epochs_of(
 ) -> Iterator[tuple[float, float, Tensor]]:
     """Of each epoch, the seconds of learning and of asking, and what was said."""
     data, others = (job.parts.train.take(part.nonzero().squeeze(1)) for part in (learned, asked))
-    data = on_device(data, job.device)
+    data = data.to(job.device)
     learner = Learner(job.run, build_model(job.run, job.parts.train).to(job.device), state.to(job.device))
     engine = engine_for(learner, data, SILENT, job.engine.name)
     said: list[Tensor] = []
@@ -276,7 +272,7 @@ def judged(judging: Judge, answers: Answers, train: Dataset, machine: Machine) -
 def own_figures(job: Job) -> dict[str, Any]:
     """How rightly the run itself has cut so far."""
     state = {name: value.cpu() for name, value in job.learner.state.tensors().items()}
-    return figures(cut_in(state), remembered(state).score, job.parts.train)
+    return figures(cut_in(state), saved_verdict(automatic(state), state["given"]).score, job.parts.train)
 
 
 def times(answers: Answers, after: float = 0.0) -> dict[str, float]:

@@ -21,8 +21,7 @@ import torch
 
 import orat
 from orat.core.console import SILENT
-from orat.core.device import choose_device
-from orat.core.provenance import commit, hardware, versions
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.methods import Method
 
 RATE = 0.4

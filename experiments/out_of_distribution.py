@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 from filling import NEVER, Row, add_flags, fields_of, filled, is_known, sitting_of, tell_truth
+from orat.curation.earlier import automatic
 from torch import Tensor
 from torch.nn import functional
 
 import orat
 from orat.core.errors import InputError, unknown
-from orat.curation.find import remembered
+from orat.curation.find import saved_verdict
 from orat.data import catalog as data
 from orat.data.source import Dataset
 from orat.methods import Method
@@ -236,7 +237,7 @@ def row_of(cell: Row, sitting: Sitting) -> Row:
     row |= {name: int(group.sum()) for name, group in groups.items()}
     if "wrong" not in state:
         return row  # nothing is judged, and nothing cut
-    verdict, cut = remembered(state), cut_in(state)
+    verdict, cut = saved_verdict(automatic(state), state["given"]), cut_in(state)
     row |= {f"{name}_cut": int(cut[group].sum()) for name, group in groups.items()}
     for name in ("foreign", "flipped"):
         among = groups[name] | groups["others"]

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from orat.core.console import SILENT
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware, versions
 from orat.core.errors import InputError
-from orat.core.provenance import commit, hardware, versions
 from orat.methods.automatic import Watch
 from orat.sweeps.parallel import Sitting, finished
 from orat.training.run import Run

@@ -1,6 +1,6 @@
-"""Training of classifiers that stay right when training labels are wrong and inputs are attacked.
+"""Train classifiers that withstand wrong labels and attacked inputs.
 
-Everything here is imported at its first use, so that `import orat` and `orat --help` do not wait for torch.
+Public names are imported at their first use, so that `import orat` and `orat --help` do not wait for torch.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orat.attacks import APGD, FAB, PGD, AutoAttack, CarliniWagner, Square, suite
+    from orat.attacks import PGD, Attack, AutoAttack
+    from orat.attacks.threat import Threat
     from orat.core.errors import InputError, TrainingError
-    from orat.curation.find import suspects
-    from orat.curation.fix import clean
+    from orat.core.types import Batch
+    from orat.curation.find import find_label_issues
+    from orat.curation.fix import fix_labels
     from orat.data.catalog import load as load_data
-    from orat.data.source import Dataset
-    from orat.evaluation.accuracy import correct, evaluate
-    from orat.evaluation.report import Plan, examine
-    from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR
+    from orat.data.source import Source
+    from orat.evaluation.accuracy import evaluate
+    from orat.methods.base import Method, State, Step
     from orat.methods.ranked_range import MinMaxLoss, RankedRangeLoss, ranked_range
-    from orat.sweeps.parallel import train_many
+    from orat.noise.judge import Verdict, judge
     from orat.sweeps.search import search
     from orat.training.load import load_model
     from orat.training.run import Run
@@ -28,53 +29,60 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 PLACES = {
-    "APGD": "orat.attacks",
-    "AT": "orat.methods",
-    "AoRR": "orat.methods",
+    "Attack": "orat.attacks",
     "AutoAttack": "orat.attacks",
-    "CarliniWagner": "orat.attacks",
-    "Dataset": "orat.data.source",
-    "FAB": "orat.attacks",
-    "GAIRAT": "orat.methods",
+    "Batch": "orat.core.types",
     "InputError": "orat.core.errors",
-    "MAIL": "orat.methods",
-    "MART": "orat.methods",
+    "Method": "orat.methods.base",
     "MinMaxLoss": "orat.methods.ranked_range",
-    "ORAT": "orat.methods",
     "PGD": "orat.attacks",
-    "Plan": "orat.evaluation.report",
-    "RAA": "orat.methods",
     "RankedRangeLoss": "orat.methods.ranked_range",
     "Run": "orat.training.run",
-    "ST": "orat.methods",
-    "Square": "orat.attacks",
-    "TRADES": "orat.methods",
+    "Source": "orat.data.source",
+    "State": "orat.methods.base",
+    "Step": "orat.methods.base",
+    "Threat": "orat.attacks.threat",
     "TrainingError": "orat.core.errors",
-    "WMMR": "orat.methods",
-    "clean": "orat.curation.fix",
-    "correct": "orat.evaluation.accuracy",
+    "Verdict": "orat.noise.judge",
     "evaluate": "orat.evaluation.accuracy",
-    "examine": "orat.evaluation.report",
+    "find_label_issues": "orat.curation.find",
+    "fix_labels": "orat.curation.fix",
+    "judge": "orat.noise.judge",
     "load_data": "orat.data.catalog:load",
     "load_model": "orat.training.load",
     "ranked_range": "orat.methods.ranked_range",
     "search": "orat.sweeps.search",
-    "suite": "orat.attacks",
-    "suspects": "orat.curation.find",
     "train": "orat.training.train",
-    "train_many": "orat.sweeps.parallel",
+}
+ROOMS = ("attacks", "curation", "data", "evaluation", "methods", "noise", "sweeps", "training")
+REMOVED = {  # names of earlier versions, and their new places
+    **{name: f"orat.attacks.{name}" for name in ("APGD", "FAB", "CarliniWagner", "Square", "suite")},
+    **{
+        name: f"orat.methods.{name}"
+        for name in ("AT", "GAIRAT", "MAIL", "MART", "ORAT", "RAA", "ST", "TRADES", "WMMR", "AoRR")
+    },
+    "Dataset": "orat.data.Dataset",
+    "Plan": "orat.evaluation.Plan",
+    "clean": "orat.fix_labels",
+    "correct": "orat.evaluation.correct",
+    "examine": "orat.evaluation.examine",
+    "suspects": "orat.find_label_issues",
+    "train_many": "orat.sweeps.train_many",
 }
 
 __all__ = [
-    "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "AutoAttack",
-    "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
-    "TrainingError", "clean", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "search",
-    "suite", "suspects", "train", "train_many",
+    "PGD", "Attack", "AutoAttack", "Batch", "InputError", "Method", "MinMaxLoss", "RankedRangeLoss", "Run", "Source",
+    "State", "Step", "Threat", "TrainingError", "Verdict", "evaluate", "find_label_issues", "fix_labels", "judge",
+    "load_data", "load_model", "ranked_range", "search", "train",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Finds a public name in its module."""
+    """Imports a public name from its module; a removed name is answered with its new place."""
+    if name in ROOMS:
+        return import_module(f"orat.{name}")
+    if name in REMOVED:
+        raise AttributeError(f"orat.{name} was removed: use {REMOVED[name]}")
     if name not in PLACES:
         raise AttributeError(f"module 'orat' has no attribute {name!r}")
     module, _, attribute = PLACES[name].partition(":")
@@ -83,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, for completion."""
-    return __all__
+    return [*__all__, *ROOMS]

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from orat.data import idx, sample
+from orat.data import idx
 from orat.data.source import Dataset
 
 SEED = 0
@@ -42,7 +42,7 @@ def main() -> None:
     """Reads the official files, draws the sample and writes it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path, help="the folder of the official MNIST files")
-    parser.add_argument("--out", type=Path, default=sample.FOLDER, help="where the sample goes")
+    parser.add_argument("--out", type=Path, default=idx.SAMPLE, help="where the sample goes")
     options = parser.parse_args()
     splits = idx.read(options.source)
     assert splits.test is not None

@@ -28,7 +28,9 @@ import numpy as np
 TIME_LIMIT = 300.0  # seconds that one process may take
 POLL = 0.002  # seconds between two looks at a run's folder
 INTO_EPOCH = 0.02  # seconds after an epoch's record until the process is held, so that a checkpoint of it is over
-HELD = 2.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
+HELD = 1.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
+HELD_LONG = 6.0  # where it has saved before: the longer that takes on a busy machine, the less often it is done
+ATTEMPTS = 2  # to kill a run where it is meant to be
 
 # Words of the arguments below -> words of a checkout that is recorded with `--spelling new`.
 RENAMED = {
@@ -220,9 +222,16 @@ class Recorder:
             raise SystemExit(f"`import orat` is {done.stdout or done.stderr}, not in {self.checkout}")
 
     def record(self, number: int, row: Row) -> dict[str, Any]:
-        """What a row gives: its numbers, or why there are none."""
-        started = time.monotonic()
-        out = f"{number:03d}"
+        """What a row gives: its numbers, or why there are none; once more if it was not killed where it was to be."""
+        started, found = time.monotonic(), {}
+        for attempt in range(ATTEMPTS):
+            found = self.attempt(f"{number:03d}-{attempt}", row)
+            if all(sitting["where_meant"] for sitting in found["sittings"]):
+                break
+        return found | {"seconds": round(time.monotonic() - started, 1)}
+
+    def attempt(self, out: str, row: Row) -> dict[str, Any]:
+        """What a row gives in this folder."""
         words = f"--out {out} {SHARED} {row.arguments}"
         if self.spelling == "new":
             for old, new in RENAMED.items():
@@ -244,7 +253,7 @@ class Recorder:
         for sitting, text in zip(sittings, said[1:], strict=False):
             resumed = re.search(r"going on from (.+)", text)
             sitting["went_on_from"] = resumed[1] if resumed else None
-        return found | {"sittings": sittings, "seconds": round(time.monotonic() - started, 1)}
+        return found | {"sittings": sittings}
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
         """The command as a process."""
@@ -270,21 +279,30 @@ class Recorder:
         It is held before an epoch for so long that the end of this is saved, and let go until then: checkpoints follow
         the clock, which goes on meanwhile, so that runs need not be slow.
         """
-        process, reached = self.start(command), False
+        first, process = checkpoints(out), self.start(command)
+        saved, reached = 0, False
         try:
-            if wait(process, lambda: records(out) >= kill.epoch - 1):
-                time.sleep(INTO_EPOCH)
-                process.send_signal(signal.SIGSTOP)
-                before = checkpoints(out)
-                time.sleep(HELD)
-                process.send_signal(signal.SIGCONT)
-                target = kill.epoch + kill.later
-                reached = wait(process, lambda: records(out) >= target and checkpoints(out) != before)
+            while saved < kill.epoch and wait(process, lambda: records(out) >= kill.epoch - 1):
+                saved = hold(process, out, HELD if checkpoints(out) == first else HELD_LONG)
+            reached = wait(process, lambda: records(out) >= saved + kill.later)
         finally:
             process.send_signal(signal.SIGKILL)
             said = process.communicate()[1]
         happened = reached and process.returncode == -signal.SIGKILL and not (out / "result.json").is_file()
-        return {"killed": happened, "epochs": records(out), "saved": sorted(checkpoints(out))}, said
+        epochs = records(out)
+        meant = happened and (saved, epochs) == (kill.epoch, kill.epoch + kill.later)
+        return {"killed": happened, "where_meant": meant, "epochs": epochs, "saved_after": saved}, said
+
+
+def hold(process: subprocess.Popen[str], out: Path, seconds: float) -> int:
+    """Holds a process within an epoch, then lets it go; after how many epochs it saved, if that was the next or so."""
+    time.sleep(INTO_EPOCH)
+    process.send_signal(signal.SIGSTOP)
+    before, done = checkpoints(out), records(out)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGCONT)
+    wait(process, lambda: checkpoints(out) != before or records(out) > done + 1)
+    return records(out) if checkpoints(out) != before else 0
 
 
 def wait(process: subprocess.Popen[str], until: Callable[[], bool]) -> bool:
@@ -405,14 +423,18 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
     for name, words in troubles.items():
         print(f"TROUBLE  {name}: {words}")
     resumed = sum(bool(row.kills) for row in rows)
+    elsewhere = sum(not all(sitting["where_meant"] for sitting in found[row.name]["sittings"]) for row in rows)
     seconds = time.monotonic() - started
-    print(f"{len(rows)} runs, {resumed} of them killed, {len(troubles)} with trouble, {seconds:.0f} s: {out}")
+    print(
+        f"{len(rows)} runs, {resumed} of them killed, {elsewhere} not where meant, {len(troubles)} with trouble, {seconds:.0f} s"
+    )
     return int(bool(troubles))
 
 
 def words_of(sitting: dict[str, Any]) -> str:
     """How far a run was when it was killed, and from where it went on."""
     done = f"killed after {sitting['epochs']} epochs" if sitting["killed"] else "NOT killed"
+    done += "" if sitting["where_meant"] or not sitting["killed"] else " (not where meant)"
     return f"{done}, went on from {sitting.get('went_on_from')}"
 
 
@@ -449,7 +471,10 @@ def difference(old: Any, new: Any, path: str) -> str | None:
     elif isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         parts = (difference(old[name], new[name], f"{path}.{name}") for name in old)
     else:
-        same = type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        single = path.startswith("estimates") and isinstance(old, float) and isinstance(new, float)
+        same = (
+            old == float(np.float32(new)) if single else type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        )
         return None if same else f"{path}: {shown(old)} -> {shown(new)}"
     return next(filter(None, parts), None)
 

@@ -9,4 +9,4 @@ from orat.attacks.pgd import PGD, Attack
 from orat.attacks.square import Square
 from orat.attacks.suite import suite
 
-__all__ = ["APGD", "Adversary", "FAB", "PGD", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "suite"]
+__all__ = ["APGD", "FAB", "PGD", "Adversary", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "suite"]

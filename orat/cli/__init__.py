@@ -1,1 +1,4 @@
-"""What `orat` can be told to do: one command a file, `add` for its flags and `run` for what it does."""
+"""The commands of `orat`, one a file: `add` declares the flags, `run` does the work.
+
+Modules that need torch are imported inside functions, so that help texts are quick.
+"""

@@ -1,118 +1,147 @@
-"""The card of each method: what it does, what it costs, where it is weak, and where ours differs from the authors'."""
+"""Cards: idea, formula, cost, weaknesses and options of each method, and one line for each attack and network."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from orat.cli.flags import default_of
+from orat.core.options import flag
 from orat.methods import METHODS
 
+if TYPE_CHECKING:
+    from orat.methods import Method
+
 CARDS = Path(__file__).with_name("cards.toml")
-WRITTEN = "Written by `orat methods --markdown`; change orat/cards.toml or a method's fields, not this page."
+WRITTEN = "Written by `orat list methods --markdown` from orat/cli/cards.toml and the fields of the methods."
 HEADINGS = {
-    "idea": "Idea", "formula": "Formula", "paper": "Paper", "passes": "Cost of a step", "defaults": "Defaults",
-    "weaknesses": "Known weaknesses", "differences": "Ours and the authors'",
+    "idea": "Idea", "formula": "Formula", "paper": "Paper", "ours": "Not in the paper", "passes": "Cost of a step",
+    "defaults": "Defaults", "weaknesses": "Known weaknesses", "differences": "Our changes",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Card:
-    """What to know of a method before it is used."""
+    """The facts to know about a method before using it."""
 
     name: str
     title: str
+    objective: str  # in a line
     idea: str  # in two sentences
     formula: str
     paper: str
-    defaults: str  # whose they are
+    defaults: str  # and their sources
     weaknesses: str
-    differences: str  # from the authors' code
+    differences: str
     attacks: bool
-    forward: int  # passes of the network in a step, besides one for each step of the attack
+    forward: int  # passes of a training step, without those of the attack
     backward: int
+    ours: str = ""
 
     def cost(self, steps: int) -> tuple[int, int]:
-        """Forward and backward passes of one training step whose attack has this many steps."""
+        """Forward and backward passes of a training step with this many attack steps."""
         attack = steps if self.attacks else 0
         return attack + self.forward, attack + self.backward
 
     @property
     def passes(self) -> str:
-        """The cost in words, for an attack of K steps."""
+        """The cost in words, with K attack steps."""
         if not self.attacks:
             return f"{self.forward} forward and {self.backward} backward pass; no attack"
         return f"K + {self.forward} forward and K + {self.backward} backward passes, K being the steps of the attack"
 
     @property
     def options(self) -> list[dict[str, str]]:
-        """Its own flags, each with its default and what it does."""
+        """The method's flags with defaults and help texts."""
         return [
-            {"flag": f"--{field.name.replace('_', '-')}", "default": default_of(field), "help": field.metadata["help"]}
+            {"flag": flag(field.name), "default": default_of(field), "help": field.metadata["help"]}
             for field in fields(METHODS[self.name])
         ]
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The texts under their headings."""
+        texts = {heading: getattr(self, name) for name, heading in HEADINGS.items()}
+        return {heading: text for heading, text in texts.items() if text}
 
     def record(self) -> dict[str, Any]:
         """The card as plain JSON."""
         return {**vars(self), "passes": self.passes, "options": self.options}
 
 
+@cache
+def content() -> dict[str, Any]:
+    """The file of the cards."""
+    return tomllib.loads(CARDS.read_text())
+
+
 def cards() -> dict[str, Card]:
-    """Every method's card, in the order of the methods."""
-    content = tomllib.loads(CARDS.read_text())
-    return {name: Card(name=name, **content[name]) for name in METHODS}
+    """The cards of all methods, in the order of the methods."""
+    return {name: Card(name=name, **content()[name]) for name in METHODS}
+
+
+def title_of(method: Method) -> str:
+    """The title of a method's card; ORAT without m is automatic."""
+    name = METHODS.name_of(type(method))
+    title = str(content()[name]["title"]) if name in METHODS else name
+    return f"{title} (automatic)" if getattr(method, "m", "") is None else title
+
+
+def lines(kind: str) -> dict[str, str]:
+    """One line for every name of this kind: attacks or models."""
+    return dict(content()[kind])
 
 
 def methods_table(chosen: Iterable[Card]) -> Table:
-    """One row a method: its name, what it is, and what a step costs."""
+    """A row for each method: objective and passes of a training step."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("method", no_wrap=True)
-    table.add_column("what it minimizes")
+    table.add_column("objective")
     table.add_column("forward", justify="right", no_wrap=True)
     table.add_column("backward", justify="right", no_wrap=True)
     for card in chosen:
         attack = "K + " if card.attacks else ""
-        what = METHODS[card.name].__doc__ or ""
-        table.add_row(card.name, escape(what), f"{attack}{card.forward}", f"{attack}{card.backward}")
-    table.caption = "passes of the network in one training step, K steps of the attack"
+        table.add_row(card.name, escape(card.objective), f"{attack}{card.forward}", f"{attack}{card.backward}")
+    table.caption = "forward and backward passes of a training step, K attack steps"
     table.caption_justify = "left"
     return table
 
 
 def card_table(card: Card) -> Table:
-    """The card as two columns: what, and the text."""
+    """The card in two columns: heading and text."""
     title = f"{card.name}: {card.title}\n"
     table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 1, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for field, heading in HEADINGS.items():
-        table.add_row(heading, escape(getattr(card, field)))
+    for heading, text in card.parts.items():
+        table.add_row(heading, escape(text))
     if card.options:
-        flags = (f"{o['flag']} (default: {o['default'] or 'none, must be given'}): {o['help']}" for o in card.options)
+        flags = (f"{one['flag']} (default: {one['default'] or 'none'}): {one['help']}" for one in card.options)
         table.add_row("Flags", escape("\n".join(flags)))
     return table
 
 
 def markdown(chosen: Iterable[Card]) -> str:
     """The cards as a page."""
-    parts = [f"<!-- {WRITTEN} -->\n# Methods\n"]
-    for card in chosen:
-        lines = [f"## {card.name}: {card.title}", ""]
-        for field, heading in HEADINGS.items():
-            text = f"`{card.formula}`" if field == "formula" else getattr(card, field)
-            lines += [f"**{heading}.** {text}", ""]
-        if card.options:
-            lines += ["| flag | default | what it does |", "|---|---|---|"]
-            lines += [
-                f"| `{o['flag']}` | {o['default'] or 'none: must be given'} | {o['help']} |" for o in card.options
-            ]
-            lines.append("")
-        parts.append("\n".join(lines))
-    return "\n".join(parts)
+    return "\n".join([f"<!-- {WRITTEN} -->\n# Methods\n", *(section(card) for card in chosen)])
+
+
+def section(card: Card) -> str:
+    """The card as a section of a page."""
+    parts = card.parts | {HEADINGS["formula"]: f"`{card.formula}`"}
+    text = [f"## {card.name}: {card.title}", ""]
+    for heading, part in parts.items():
+        text += [f"**{heading}.** {part}", ""]
+    if card.options:
+        text += ["| flag | default | meaning |", "|---|---|---|"]
+        text += [f"| `{one['flag']}` | {one['default'] or 'none'} | {one['help']} |" for one in card.options]
+        text.append("")
+    return "\n".join(text)

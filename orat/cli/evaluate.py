@@ -1,59 +1,62 @@
-"""`orat evaluate`: accuracy of a run, or of anybody's model, under attack."""
+"""`orat evaluate`: accuracy under attack, of a run or of a network from elsewhere."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orat.cli.arguments import add_command, add_places, listed, read
-from orat.cli.output import print_json, say
+from orat.cli.cards import lines
+from orat.cli.flags import add_command, add_places, listed, read
+from orat.cli.tables import print_curve, print_json, print_report, say
 from orat.core.errors import InputError
 from orat.core.numbers import number, size, whole
+from orat.training.defaults import defaults_for
+from orat.training.run import read_run
 
 if TYPE_CHECKING:
-    from orat.cli.subjects import Subject
+    from torch import nn
+
+    from orat.data.source import Dataset
     from orat.evaluation.report import Plan
 
-ATTACKS = (
-    "fgsm, pgd20, cw (as in the paper), fgsm-plain, pgd20-madry, cw-margin, pgdN or pgdNxR (N steps, R restarts), "
-    "cw-l2, apgd-ce, apgd-dlr, apgd-t, fab-t, square, autoattack, autoattack-reference"
-)
+EVALUATIONS = Path("runs") / "evaluations"  # of networks without a run folder
 
 
 def add(commands: Any) -> None:
-    """The flags: whose model, on what, and under which attacks."""
-    text = "accuracy of a finished run, or of anybody's model, under attack; the same command again goes on"
+    """Declares the flags: the network, the images and the attacks."""
+    text = "accuracy of a run, or of a network from elsewhere, under attack; the same command again goes on"
     one = add_command(commands, "evaluate", run, text, goes_on=True)
+    names = ", ".join(("pgdN", "pgdNxR (N steps, R restarts)", *lines("attacks")))
     one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
-    one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {ATTACKS}")
-    one.add_argument("--eps", help="another radius than the run's, such as 8/255")
-    one.add_argument("--norm", help="another norm than the run's: linf, l2 or l1")
+    one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {names}")
+    one.add_argument("--eps", help="radius (default: the run's), such as 8/255")
+    one.add_argument("--norm", help="norm (default: the run's): linf, l2 or l1")
     one.add_argument("--examples", metavar="N", help="only the first N test images (of a folder: N of all classes)")
     one.add_argument("--weights", help="of a run: last or chosen epoch (default: last); with --model: a file")
-    one.add_argument("--model", metavar="MODULE:FUNCTION", help="a function that returns a torch module instead of RUN")
-    one.add_argument("--data", help="with --model: what to test it on, as in `orat train`")
+    one.add_argument("--model", metavar="MODULE:FUNCTION", help="function that returns a torch module, instead of RUN")
+    one.add_argument("--data", help="with --model: the data set, as in `orat train`")
     one.add_argument("--image-size", metavar="HxW", help="with --data: resize the folder's images to this")
-    one.add_argument("--seed", help="of the attacks (default: the run's)")
-    one.add_argument("--precision", default="auto", help="of the search: auto, half, float32 (default: auto)")
-    one.add_argument("--batch-size", metavar="N", help="samples at a time; changes no answer")
-    one.add_argument("--curves", nargs="?", const="eps,steps", metavar="eps,steps", help="accuracy against these, too")
-    one.add_argument("--table", metavar="FILE", help="what broke which image, as .csv or .parquet")
-    one.add_argument("--out", metavar="DIR", help="where reports go (default: a folder in the run's)")
+    one.add_argument("--seed", help="seed of the attacks (default: the run's)")
+    one.add_argument("--precision", default="auto", help="of the attacks: auto, half, float32 (default: auto)")
+    one.add_argument("--batch-size", metavar="N", help="samples at a time; does not change the result")
+    one.add_argument("--curves", nargs="?", const="eps,steps", metavar="eps,steps", help="also accuracy against these")
+    one.add_argument("--table", metavar="FILE", help="write the attack that broke each image, as .csv or .parquet")
+    one.add_argument("--out", metavar="DIR", help="folder of the reports (default: a folder in the run's)")
     one.add_argument("--again", action="store_true", help="start over instead of going on")
     add_places(one)
 
 
 def run(arguments: Namespace) -> int:
-    """Examines a model, and draws its curves if they are wanted."""
+    """Evaluates the network, draws curves if asked for, and prints the report."""
     from orat.attacks.suite import check_names
-    from orat.cli.tables import print_curve, print_report
     from orat.core.console import Display
     from orat.evaluation.curves import check_curves, write_curves
     from orat.evaluation.report import examine, report_folder
 
     if not listed(arguments.attacks):
-        raise InputError("--attacks names none: give pgd20,autoattack or others")
+        raise InputError("--attacks names no attack: give pgd20,autoattack or others")
     check_names(listed(arguments.attacks))
     subject = subject_of(arguments)
     plan = plan_of(arguments, subject)
@@ -72,30 +75,82 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network, its test images, the default attack, and the folder of its reports."""
+
+    model: nn.Module
+    test: Dataset
+    eps: float
+    norm: str
+    seed: int
+    reports: Path
+
+
 def subject_of(arguments: Namespace) -> Subject:
-    """What is to be examined."""
+    """The network that the flags name."""
     data_dir = read(arguments, "data_dir", Path)
     examples = read(arguments, "examples", whole)
     image_size = read(arguments, "image_size", size)
     if (arguments.run is None) == (arguments.model is None):
         raise InputError("give either a run's folder, or --model package.module:function with --data")
     if (arguments.model is None) != (arguments.data is None):
-        raise InputError("--model and --data go together: whose model, and what to test it on")
+        raise InputError("--model and --data go together: the network, and the data set to test it on")
     if arguments.image_size is not None and arguments.data is None:
-        raise InputError("--image-size is for --data; a run has its own: leave it out")
-    from orat.cli import subjects
-
+        raise InputError("--image-size is for --data; a run has its own size: leave it out")
     if arguments.model is None:
         which = arguments.weights or "last"
-        return subjects.of_run(Path(arguments.run), which, data_dir, examples, arguments.device)
+        return of_run(Path(arguments.run), which, data_dir, examples, arguments.device)
     weights = read(arguments, "weights", Path)
-    return subjects.of_function(
-        arguments.model, weights, arguments.data, data_dir, image_size, examples, arguments.device
-    )
+    return of_function(arguments.model, weights, arguments.data, data_dir, image_size, examples, arguments.device)
+
+
+def of_run(
+    folder: Path, weights: str = "last", data_dir: Path | None = None, examples: int | None = None, device: str = "auto"
+) -> Subject:
+    """The network of a finished run and the test images of its data set."""
+    from orat.training.load import load_model
+
+    run = read_run(folder)
+    model = load_model(folder, weights, device)
+    test = first_test_images(run.data, data_dir, run.image_size, examples)
+    return Subject(model, test, run.eps, run.norm, run.seed, folder / "evaluations")
+
+
+def of_function(
+    function: str,
+    weights: Path | None,
+    data: str,
+    data_dir: Path | None = None,
+    image_size: tuple[int, int] | None = None,
+    examples: int | None = None,
+    device: str = "auto",
+) -> Subject:
+    """The network that package.module:function returns, [0, 1] in, logits out, and the test images of a data set."""
+    from orat.core.device import choose_device
+    from orat.models.external import load_foreign
+
+    test = first_test_images(data, data_dir, image_size, examples)
+    model = load_foreign(function, weights, choose_device(device))
+    return Subject(model, test, defaults_for(data)["eps"], "linf", 0, EVALUATIONS)
+
+
+def first_test_images(
+    name: str, data_dir: Path | None, image_size: tuple[int, int] | None, examples: int | None
+) -> Dataset:
+    """The first test images of a data set."""
+    from orat.data.catalog import load
+
+    if examples is not None and examples < 1:
+        raise InputError(f"examples = {examples}: give 1 or more")
+    test = load(name, data_dir, image_size).test
+    if test is None:
+        raise InputError(f"the data set {name} has no test part: add a folder test/ beside train/")
+    return test if examples is None else test.first(examples)
 
 
 def plan_of(arguments: Namespace, subject: Subject) -> Plan:
-    """How it is to be examined."""
+    """The attacks that the flags ask for."""
     from orat.evaluation.report import Plan
 
     return Plan(

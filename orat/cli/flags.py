@@ -1,177 +1,212 @@
-"""Fields of dataclasses <-> flags of the command line: a field is declared once, with its type, default and help."""
+"""Flags: the parser of the command line, flags that commands share, and a flag for every field of a run."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from dataclasses import Field, fields, replace
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, fields
+from functools import partial
+from typing import Any, NoReturn
 
+from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import amount, number, whole, wholes
-from orat.methods import METHODS, Method
+from orat.core.numbers import whole
+from orat.core.options import field_types, flag, literal, text_of
+from orat.methods import METHODS
 from orat.training.defaults import DEFAULTS
 from orat.training.run import Run
+from orat.training.text import methods_with
+
+GROUPS = {  # of the fields of a run, in the order of the help
+    "data": ("data", "image_size", "labels", "validation", "augment"),
+    "added label noise": ("noise", "noise_rate", "noise_seed"),
+    "network": ("model", "init_from", "normalize"),
+    "attack": ("eps", "norm", "attack_steps", "attack_step_size", "attack_start", "attack_warmup", "attack_mode"),
+    "optimization": (
+        "epochs", "batch_size", "lr", "milestones", "warmup", "momentum", "weight_decay", "precision", "seed",
+    ),
+}  # fmt: skip
+SHOWN = {  # values by type, as the help shows them
+    int: "N", int | None: "N", float: "X", float | None: "X", int | float: "N|X", int | float | None: "N|X",
+    tuple[int, ...]: "N,N,...", tuple[int, int] | None: "HxW",
+}  # fmt: skip
 
 
 class Parser(ArgumentParser):
-    """A parser whose errors are one line, and that takes no shortened flags."""
+    """A parser with one-line errors and without shortened flags; `grow` may add flags that depend on the words."""
+
+    grow: Callable[[list[str]], None] | None = None
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(message)
+        missing = message.removeprefix("the following arguments are required: ")
+        raise InputError(message if missing == message else f"{missing} is missing: see {self.prog} --help")
 
-    def parse(self, argv: list[str]) -> Namespace:
-        """The arguments; an unknown flag is answered with the nearest one."""
-        arguments, rest = self.parse_known_args(argv)
-        if not rest:
-            return arguments
-        if rest[0].startswith("--"):
-            flags = [flag for action in arguments.parser._actions for flag in action.option_strings]
-            raise unknown("flag", rest[0].partition("=")[0], flags, listed=False)
-        raise InputError(f"do not know what to do with {rest[0]!r}: flags start with --")
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The arguments, and the words that no flag takes."""
+        if self.grow is not None:
+            self.grow(args or [])
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        """Refuses an unknown command with the nearest name."""
+        if action.choices is not None and value not in action.choices:
+            check_removed(value)
+            raise unknown("command", value, action.choices)
+
+    def parse(self, words: list[str]) -> Namespace:
+        """The arguments of a command line; refuses words that no flag takes."""
+        arguments, rest = self.parse_known_args(words)
+        if rest:
+            raise unexpected(rest[0], arguments)
+        return arguments
 
 
-def add_run_flags(parser: Parser) -> None:
-    """A flag for every field of a run, and for every field of a method under the names of the methods that have it."""
-    general = parser.add_argument_group("run")
-    for field in fields(Run):
-        by_data = any(field.name in defaults for defaults in DEFAULTS.values())
-        add_flag(general, field, get_type_hints(Run)[field.name], "by data set" if by_data else default_of(field))
-    groups: dict[str, Any] = {}
-    for cls in METHODS.values():
+def unexpected(word: str, arguments: Namespace) -> InputError:
+    """The error for a word that no flag takes: a removed flag, a flag of other methods, or a misspelled one."""
+    name = word.partition("=")[0]
+    check_removed(name)
+    if not word.startswith("--"):
+        return InputError(f"do not know what to do with {word!r}: flags start with --")
+    if "texts" in arguments:
+        method = arguments.texts.get("method")
+        if method is not None and method not in METHODS:
+            return unknown("method", method, METHODS)
+        if users := methods_with(name[2:].replace("-", "_")):
+            wrong = ": give one of them as --method" if method is None else f", not for {method}: leave it out"
+            return InputError(f"{name} is for {', '.join(users)}{wrong}")
+    flags = [text for action in arguments.parser._actions for text in action.option_strings]
+    return unknown("flag", name, flags, listed=False)
+
+
+def add_command(commands: Any, name: str, run: Callable[[Namespace], int], text: str, goes_on: bool = False) -> Parser:
+    """Adds a command; `goes_on` says whether the same command again continues after an interruption."""
+    one: Parser = commands.add_parser(name, help=text, description=text)
+    one.set_defaults(command=run, parser=one, goes_on=goes_on)
+    return one
+
+
+def add_places(one: Any) -> None:
+    """Adds the flags for the data folder, the device and JSON."""
+    one.add_argument("--data-dir", metavar="DIR", help="folder of the data sets (default: $ORAT_DATA, else ./data)")
+    one.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    one.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_many(one: Any, runs: str) -> None:
+    """Adds the flags for several runs at once; `runs` names them."""
+    one.add_argument("--at-once", default="8", metavar="N", help=f"{runs} at once on a GPU (default: 8)")
+    one.add_argument(
+        "--engine", default="auto", help="how steps are executed: plain, folded, recorded, compiled (default: auto)"
+    )
+    one.add_argument("--quiet", action="store_true", help="show no progress")
+    add_places(one)
+
+
+def at_once_of(arguments: Namespace) -> int:
+    """The number of runs at once."""
+    at_once: int = read(arguments, "at_once", whole)
+    if at_once < 1:
+        raise InputError(f"--at-once {at_once}: give 1 or more")
+    return at_once
+
+
+def read(arguments: Namespace, name: str, reader: Callable[[str], Any], default: Any = None) -> Any:
+    """The value of a flag, read from its text."""
+    text = getattr(arguments, name)
+    try:
+        return default if text is None else reader(text)
+    except InputError as error:
+        raise InputError(f"{flag(name)}: {error}") from None
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def assignment(name: str, text: str) -> tuple[str, str]:
+    """The field and the values of a flag such as `--vary seed=0,1,2`."""
+    field, equals, values = text.partition("=")
+    field = field.strip().removeprefix("--").replace("-", "_")
+    if not equals or not values.strip(" ,"):
+        raise InputError(f"--{name} {text} names no values: write it as {field}=A,B,...")
+    return field, values
+
+
+def add_run_flags(one: Parser) -> None:
+    """Adds a flag for every field of a run; while parsing, also for the fields of the methods that are named.
+
+    The values stay texts, in `arguments.texts` by field, until `run_from` reads them.
+    """
+    one.set_defaults(texts={})
+    by_name = {field.name: field for field in fields(Run)}
+    grouped = {"method": [name for name in by_name if not any(name in group for group in GROUPS.values())], **GROUPS}
+    for title, names in grouped.items():
+        group = one.add_argument_group(title)
+        for name in names:
+            by_data = any(name in defaults for defaults in DEFAULTS.values())
+            add_flag(group, by_name[name], field_types(Run)[name], "by data set" if by_data else None)
+    one.epilog = f"Methods have flags of their own; see {one.prog} --method orat --help."
+    one.grow = partial(add_method_flags, one)
+
+
+def add_method_flags(one: Parser, words: list[str]) -> None:
+    """Adds the flags of the methods that a command line names."""
+    known = {action.dest for action in one._actions}
+    one.epilog = None if named_methods(words) else one.epilog
+    for name in named_methods(words):
+        cls = METHODS[name]
+        group = one.add_argument_group(f"method {name}")
         for field in fields(cls):
-            users = methods_with(field.name)
-            if METHODS[users[0]] is not cls:
-                continue  # added with the first of them
-            title = f"of {', '.join(users)}"
-            groups[title] = groups.get(title) or parser.add_argument_group(title)
-            defaults = {default_of(fields_of(METHODS[user])[field.name]) for user in users}
-            default = defaults.pop() if len(defaults) == 1 else "by method"
-            add_flag(groups[title], field, get_type_hints(cls)[field.name], default)
+            if field.name not in known:
+                add_flag(group, field, field_types(cls)[field.name])
+        known |= {field.name for field in fields(cls)}
+
+
+def named_methods(words: list[str]) -> list[str]:
+    """The methods after --method, and those that --vary or --over list."""
+    first = Parser(add_help=False)
+    first.add_argument("--method", nargs="?", action="append", default=[])
+    for name in ("--vary", "--over"):
+        first.add_argument(name, nargs="?", action="append", default=[], dest="several")
+    arguments, _ = first.parse_known_args(words)
+    varied = [text.partition("=")[2] for text in arguments.several if text and text.startswith("method=")]
+    names = [*arguments.method, *(name for text in varied for name in listed(text))]
+    return [name for name in dict.fromkeys(names) if name in METHODS]
+
+
+class Text(Action):
+    """Keeps the text of a flag in `arguments.texts`."""
+
+    def __call__(self, parser: Any, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        namespace.texts = {**namespace.texts, self.dest: values}
+
+
+def add_flag(group: Any, field: Field[Any], hint: Any, default: str | None = None) -> None:
+    """Adds the flag of a field."""
+    default = default_of(field) if default is None else default
+    text = field.metadata["help"] + (f" (default: {default})" if default else "")
+    settings: dict[str, Any] = {"metavar": shown(field, hint)}
+    if hint is bool:
+        settings = {"nargs": "?", "const": "yes", "metavar": "yes|no"}
+    group.add_argument(
+        flag(field.name), action=Text, dest=field.name, default=SUPPRESS, help=text.replace("%", "%%"), **settings
+    )
+
+
+def shown(field: Field[Any], hint: Any) -> str:
+    """A field's value in the help: its choices, or a word for its type."""
+    choices: Iterable[Any] = literal(hint)
+    if choices:
+        return "{" + ",".join(map(str, choices)) + "}"
+    return field.metadata.get("shown") or SHOWN.get(hint, field.name.upper())
 
 
 def default_of(field: Field[Any]) -> str:
-    """What a field is where nothing is said, in words; nothing for one that has no default."""
+    """A field's default in words; empty if there is none."""
     if "unset" in field.metadata:
         return str(field.metadata["unset"])
-    if isinstance(field.default, bool):
-        return "yes" if field.default else "no"
-    return "" if field.default is None else str(field.default)
-
-
-def add_flag(group: Any, field: Field[Any], hint: Any, default: str) -> None:
-    """One field as a flag; its value stays text until `run_from` reads it."""
-    choices = literal(hint)
-    shown = "{" + ",".join(choices) + "}" if choices else field.name.upper()
-    text = field.metadata["help"] + (f" (default: {default})" if default else "")
-    settings: dict[str, Any] = {"metavar": shown, "help": text.replace("%", "%%")}
-    if hint is bool:
-        settings = {"nargs": "?", "const": "yes", "metavar": "yes|no", "help": settings["help"]}
-    group.add_argument("--" + field.name.replace("_", "-"), dest=field.name, default=None, **settings)
-
-
-def run_from(arguments: Namespace) -> Run:
-    """The run that the flags describe."""
-    if arguments.method is None:
-        raise InputError(f"--method is not given: choose one of {', '.join(METHODS)}")
-    if arguments.method not in METHODS:
-        raise unknown("method", arguments.method, METHODS)
-    cls = METHODS[arguments.method]
-    own = {field.name for field in fields(cls)}
-    for other in METHODS.values():
-        for field in fields(other):
-            if field.name not in own and getattr(arguments, field.name) is not None:
-                names = ", ".join(methods_with(field.name))
-                raise InputError(
-                    f"--{field.name.replace('_', '-')} is for {names}, not for {arguments.method}: leave it out"
-                )
-    method = cls(**given(cls, arguments))
-    return Run(method=method, **given(Run, arguments, leave_out="method"))
-
-
-def given(cls: type[Run] | type[Method], arguments: Namespace, leave_out: str = "") -> dict[str, Any]:
-    """The values that were given for the fields of a class, read from their text."""
-    hints = get_type_hints(cls)
-    values = {}
-    for field in fields(cls):
-        text = getattr(arguments, field.name)
-        if text is None or field.name == leave_out:
-            continue
-        try:
-            values[field.name] = reader(field, hints[field.name])(text)
-        except InputError as error:
-            raise InputError(f"--{field.name.replace('_', '-')}: {error}") from None
-    return values
-
-
-def reader(field: Field[Any], hint: Any) -> Callable[[str], Any]:
-    """What turns a flag's text into the field's value."""
-    if "parse" in field.metadata:
-        return field.metadata["parse"]
-    if choices := literal(hint):
-        return lambda text: one_of(text, choices, field.name)
-    readers: dict[Any, Callable[[str], Any]] = {
-        int: whole, float: number, str: str, bool: yes_or_no, int | float: amount, str | None: str,
-        int | None: whole, int | float | None: amount,
-        tuple[int, ...]: wholes,
-    }  # fmt: skip
-    return readers[hint]
-
-
-def literal(hint: Any) -> tuple[str, ...]:
-    """The choices of a Literal type; none for another type."""
-    return get_args(hint) if get_origin(hint) is Literal else ()
-
-
-def one_of(text: str, choices: tuple[str, ...], name: str) -> str:
-    """A text that must be one of the choices."""
-    if text not in choices:
-        raise unknown(name.replace("_", " "), text, choices)
-    return text
-
-
-def yes_or_no(text: str) -> bool:
-    """A switch."""
-    return one_of(text, ("yes", "no"), "answer") == "yes"
-
-
-def fields_of(cls: type[Method]) -> dict[str, Field[Any]]:
-    """The fields of a method by name."""
-    return {field.name: field for field in fields(cls)}
-
-
-def methods_with(name: str) -> list[str]:
-    """The methods that have a field of this name."""
-    return [method for method, cls in METHODS.items() if name in fields_of(cls)]
-
-
-def written(name: str, value: Any) -> str:
-    """A value as it is written on the command line."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple | list):
-        return ("x" if name == "image_size" else ",").join(str(part) for part in value)
-    return str(value)
-
-
-def flags_of(run: Run) -> Namespace:
-    """The flags that give a run; what it takes from others by itself is left out, so that it follows them."""
-    flags: dict[str, str | None] = {field.name: None for cls in (*METHODS.values(), Run) for field in fields(cls)}
-    for field in fields(Run):
-        if field.name != "method" and not follows(run, field.name, {field.name: field.default}):
-            flags[field.name] = written(field.name, getattr(run, field.name))
-    for field in fields(run.method):
-        if not follows(run, "method", {field.name: field.default}):
-            flags[field.name] = written(field.name, getattr(run.method, field.name))
-    return Namespace(**flags | {"method": run.method_name})
-
-
-def follows(run: Run, name: str, unset: dict[str, Any]) -> bool:
-    """Whether a run comes out the same with one of its fields, or of its method's, left to itself."""
-    try:
-        return run == replace(run, **({"method": replace(run.method, **unset)} if name == "method" else unset))
-    except InputError:
-        return False
+    return "" if field.default in (None, MISSING) else text_of(field.default)

@@ -1,21 +1,28 @@
-"""The command line: `orat.commands` has what each command does, and nothing imports torch before one runs."""
+"""The command line: finds the command, runs it, and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
 import errno
 import sys
 
-from orat.cli import clean, data, demo, evaluate, methods, outliers, search, train, train_many
+from orat import __version__
+from orat.cli import demo, evaluate, labels, search, train
+from orat.cli import list as listing
 from orat.cli.flags import Parser
+from orat.cli.renamed import check_values, renamed
 from orat.core.errors import InputError, TrainingError
 from orat.core.registry import plugins
 
+COMMANDS = (train, search, evaluate, labels, listing, demo)  # in the order of the help
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs one command; what the user can mend is one line on standard error and exit code 2."""
+
+def main(words: list[str] | None = None) -> int:
+    """Runs one command: exit code 0, 2 for an input error, 1 for a failed training, 130 after Ctrl-C."""
     goes_on = False
     try:
-        arguments = parser().parse(sys.argv[1:] if argv is None else argv)
+        words = renamed(sys.argv[1:] if words is None else words)
+        arguments = parser(words[:1]).parse(words)
+        check_values(arguments)
         goes_on = arguments.goes_on
         return arguments.command(arguments)
     except InputError as error:
@@ -29,28 +36,32 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def fail(message: str, code: int) -> int:
-    """One line for the user, and the exit code."""
+    """Prints one line on standard error, and returns the exit code."""
     sys.stderr.write(f"orat: {message}\n")
     return code
 
 
 def disk_error(error: OSError) -> str:
-    """What went wrong with a file, and what to do."""
+    """The message for a file that cannot be read or written."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return (
-            f"{where}{error.strerror}: what was saved before is whole; "
+            f"{where}{error.strerror}: checkpoints saved before are intact; "
             "make room and give the same command again to go on"
         )
     return f"{where}{error.strerror or error}"
 
 
-def parser() -> Parser:
-    """The parser of all commands, in the order of the help."""
+def parser(first: list[str]) -> Parser:
+    """The parser of all commands; a plug-in is imported only if its command comes first."""
     top = Parser(prog="orat", description="Train classifiers that withstand wrong labels and attacked inputs.")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for command in (train, train_many, search, evaluate, outliers, clean, methods, data, demo):
+    top.add_argument("--version", action="version", version=f"orat {__version__}", help="print the version")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in COMMANDS:
         command.add(commands)
-    for point in plugins("orat.commands").values():
-        point.load()(commands)
+    for name, point in plugins("orat.commands").items():
+        if first == [name]:
+            point.load()(commands)
+        else:
+            commands.add_parser(name, help=f"commands of the plug-in {point.module.partition('.')[0]}")
     return top

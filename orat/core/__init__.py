@@ -1,1 +1,1 @@
-"""The ground that every room stands on: types, errors, losses, random numbers, files, devices, the console."""
+"""The base of every room: types, errors, losses, random numbers, files, names, devices and the console."""

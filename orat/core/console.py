@@ -1,4 +1,4 @@
-"""What a person sees while waiting: one line an epoch, and a bar with the time left on a terminal."""
+"""Progress on standard error: lines, and on a terminal bars with the time left."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -22,45 +23,41 @@ Item = TypeVar("Item")
 
 
 class Bar:
-    """Work that is done, out of what is expected; both may change."""
+    """The progress of a task whose size may change; without a `Progress`, nothing is shown."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress
-        self.task = progress.add_task("attacks", total=None) if progress else None
+        self.task = progress.add_task("", total=None) if progress else None
 
     def advance(self, amount: float) -> None:
-        """So much more is done."""
+        """Adds to the work done."""
         if self.progress and self.task is not None:
             self.progress.advance(self.task, amount)
 
-    def set(self, label: str, done: float, total: float) -> None:
-        """What is being done, and how far it is."""
+    def set(self, label: str, done: float, total: float | None) -> None:
+        """Sets the label, the work done, and the total work if it is known."""
         if self.progress and self.task is not None:
             self.progress.update(self.task, description=label, completed=done, total=total)
 
 
 class Display:
-    """Lines and bars on standard error; bars only on a terminal, nothing at all when not shown."""
+    """Lines and bars on standard error: bars on a terminal only, nothing at all if not `shown`."""
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
         self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
     def line(self, text: str) -> None:
-        """One line that stays."""
+        """Prints one line."""
         if self.shown:
             self.console.print(text, markup=False)
 
     def track(self, items: Iterable[Item], label: str, total: int, start: int = 0) -> Iterator[Item]:
-        """The items, with a bar that counts them and goes away."""
-        if not (self.shown and self.console.is_terminal):
+        """Yields the items, and counts them in a bar until the last."""
+        if not self.has_bars:
             yield from items
             return
-        columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-        )  # fmt: skip
-        with Progress(*columns, console=self.console, transient=True) as progress:
+        with self.progress(MofNCompleteColumn()) as progress:
             task = progress.add_task(label, total=total, completed=start)
             for item in items:
                 yield item
@@ -68,16 +65,23 @@ class Display:
 
     @contextmanager
     def bar(self) -> Iterator[Bar]:
-        """A bar for work that is not a list of items; it goes away."""
-        if not (self.shown and self.console.is_terminal):
+        """A bar for work that is not a list of items; it disappears at the end."""
+        if not self.has_bars:
             yield Bar()
             return
-        columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn(),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-        )  # fmt: skip
-        with Progress(*columns, console=self.console, transient=True) as progress:
+        with self.progress(TaskProgressColumn()) as progress:
             yield Bar(progress)
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether bars are shown."""
+        return self.shown and self.console.is_terminal
+
+    def progress(self, amount: ProgressColumn) -> Progress:
+        """A bar with its label, this column for the amount, the time so far and the time left."""
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), amount)
+        times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        return Progress(*columns, *times, console=self.console, transient=True)
 
 
 SILENT = Display(shown=False)

@@ -1,17 +1,22 @@
-"""Where a run computes: the device of a name, and data on it."""
+"""Devices: choice by name, waiting, and the precision of their arithmetic."""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 
+import orat
 from orat.core.errors import InputError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of this name; `auto` is a GPU where there is one."""
+    """The device of this name; `auto` is a GPU if the machine has a GPU, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -22,18 +27,18 @@ def choose_device(name: str) -> torch.device:
 
 
 def until_done(device: torch.device) -> Iterator[None]:
-    """Yields until the device has done all that it was told on this stream; meanwhile it may be told other things."""
+    """Yields until the device has finished the work of the current stream, so that other runs use the time."""
     if device.type == "cuda":
-        told = torch.cuda.current_stream(device).record_event()
-        while not told.query():
+        submitted = torch.cuda.current_stream(device).record_event()
+        while not submitted.query():
             yield
 
 
 @contextmanager
 def products(exact: bool) -> Iterator[None]:
-    """With all 23 bits of the fraction, or, where the GPU is quicker with them, with ten (TF32).
+    """Float32 products with all 23 bits of the fraction, or with ten bits (TF32) on a GPU.
 
-    By default torch takes all of them in matrices, and ten in convolutions.
+    By default, torch uses 23 bits in matrix products and ten bits in convolutions.
     """
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.allow_tf32, matmul.allow_tf32
@@ -44,15 +49,50 @@ def products(exact: bool) -> Iterator[None]:
         cudnn.allow_tf32, matmul.allow_tf32 = before
 
 
-# What a CPU needs so that a half is quicker than a whole.
+# The instructions with which a CPU computes faster in 16 bits than in 32 bits.
 CPU_ABLE = {torch.bfloat16: ("avx512_bf16", "amx_bf16"), torch.float16: ("avx512_fp16", "amx_fp16")}
 
 
 def able(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the device computes in this type itself, instead of imitating it slowly."""
+    """Whether the hardware computes in this type; a software emulation is slow."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if not hasattr(torch.cpu, "get_capabilities"):  # before torch 2.10
         return False
     found = torch.cpu.get_capabilities()
     return any(found.get(name, False) for name in CPU_ABLE[dtype])
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """The name of the device and the number of threads."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    return {"device": name, "threads": torch.get_num_threads()}
+
+
+def cpu_name() -> str:
+    """The name of the CPU."""
+    if not hasattr(torch.cpu, "get_capabilities"):  # before torch 2.10
+        return platform.processor() or platform.machine()
+    return str(torch.cpu.get_capabilities()["cpu_name"])
+
+
+def versions() -> dict[str, str]:
+    """The versions of orat, torch and Python."""
+    return {"orat": orat.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def commit() -> str:
+    """The commit of the checkout, marked if files differ from the commit; `unknown` for an installed copy."""
+    here = Path(__file__).parent
+    if not git(here, "ls-files", "__init__.py"):  # an installed copy may lie inside of another checkout
+        return "unknown"
+    return git(here, "describe", "--always", "--dirty", "--abbrev=12") or "unknown"
+
+
+def git(folder: Path, *command: str) -> str:
+    """The output of a git command in a folder; empty without git."""
+    try:
+        done = subprocess.run(["git", *command], capture_output=True, text=True, cwd=folder, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and tables as .csv or .parquet."""
+"""Files that are written whole or not at all, and tables as .csv or .parquet."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TABLES = (".csv", ".parquet")
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Writes columns of one length as .csv or .parquet, whole or not at all."""
+    """Writes columns of equal length as a .csv or .parquet file, whole or not at all."""
     check_table(path)
     replace_file(path, csv_bytes(columns) if path.suffix == ".csv" else parquet_bytes(columns))
 
 
 def check_table(path: Path) -> None:
-    """Refuses a path that `write_table` cannot write, before anything is computed for it."""
+    """Refuses a path that `write_table` cannot write."""
     if path.suffix not in TABLES:
         raise InputError(f"{path.name}: a table is written as {' or '.join(TABLES)}, not as {path.suffix or 'nothing'}")
     if not path.parent.is_dir():
@@ -33,7 +33,7 @@ def check_table(path: Path) -> None:
 
 
 def require(module: str, extra: str, purpose: str) -> None:
-    """Refuses to go on without an optional package."""
+    """Refuses to continue without an optional package."""
     try:
         import_module(module)
     except ImportError:
@@ -57,8 +57,16 @@ def parquet_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
     return buffer.getvalue()
 
 
+def read_bytes(file: Path) -> bytes:
+    """The bytes of an input file."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+
+
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes beside the file and renames over it, so that it is always the old or the new one, whole."""
+    """Writes a temporary file and renames it, so that the old or the new file is there, whole, at every moment."""
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("wb") as file:
@@ -67,7 +75,7 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # which a failed write leaves out
+        error.filename = error.filename or str(path)  # a failed write does not set the name
         with suppress(OSError):
             beside.unlink()
         raise

@@ -1,14 +1,12 @@
-"""Numbers as people write them: 8/255, 0.1, 1800, 32x48."""
+"""Numbers in people's notation: 8/255, 0.1, 1800, 32x48."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from orat.core.errors import InputError
 
-if TYPE_CHECKING:
-    pass
+PIXEL = 255  # a radius in linf is often a number of its 255ths
 
 
 def number(text: str) -> float:
@@ -28,13 +26,8 @@ def whole(text: str) -> int:
 
 
 def wholes(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them; nothing for none."""
+    """Whole numbers with commas between them; an empty text has none."""
     return tuple(whole(part) for part in text.split(",") if part)
-
-
-def amount(text: str) -> int | float:
-    """A whole number as a count, anything else as a fraction."""
-    return int(text) if text.lstrip("+-").isdigit() else number(text)
 
 
 def size(text: str) -> tuple[int, int]:
@@ -43,19 +36,29 @@ def size(text: str) -> tuple[int, int]:
     return whole(height), whole(width or height)
 
 
+def size_text(height_and_width: tuple[int, int]) -> str:
+    """A height and a width as text, such as 32x48."""
+    return "x".join(map(str, height_and_width))
+
+
 def radius(eps: float) -> str:
-    """A radius as it is when it is short, as 8/255 (0.0314) when it is such a quotient."""
-    pixels = round(eps * 255)
-    if float(f"{eps:.4g}") != eps and abs(pixels - eps * 255) < 1e-9:
-        return f"{pixels}/255 ({eps:.4f})"
+    """A radius for people: 0.1, or 8/255 (0.0314) where a quotient is shorter."""
+    pixels = round(eps * PIXEL)
+    if not is_short(eps) and abs(pixels - eps * PIXEL) < 1e-9:
+        return f"{pixels}/{PIXEL} ({eps:.4f})"
     return f"{eps:g}"
 
 
 def in_pixels(eps: float, norm: str) -> bool:
-    """Whether the radius is k/255 and has no shorter name, such as 0.2 for 51/255."""
-    return norm == "linf" and float(f"{eps:.4g}") != eps and abs(round(eps * 255) / 255 - eps) < 1e-6
+    """Whether a radius is a quotient k/255 without a shorter decimal form; 51/255 is 0.2."""
+    return norm == "linf" and not is_short(eps) and abs(round(eps * PIXEL) / PIXEL - eps) < 1e-6
+
+
+def is_short(value: float) -> bool:
+    """Whether four digits write the number exactly."""
+    return float(f"{value:.4g}") == value
 
 
 def radius_label(value: float, pixels: bool) -> str:
-    """A radius as 8/255 or as 0.3."""
-    return f"{255 * value:.4g}/255" if pixels and value else f"{value:.4g}"
+    """A radius on an axis: 8/255 in pixels, else 0.3."""
+    return f"{PIXEL * value:.4g}/{PIXEL}" if pixels and value else f"{value:.4g}"

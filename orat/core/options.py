@@ -1,42 +1,171 @@
-"""Fields of dataclasses that are also flags of the command line, and the checks that all of them share."""
+"""Options: fields of dataclasses with a help text, checked by their types, read from text and written as text."""
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import Field, field, fields
+from functools import partial
 from math import isfinite
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from orat.core.errors import InputError, unknown
+from orat.core.numbers import number, whole
+
+Reader = Callable[[str], Any]
+UNSET = "none"  # the text of None
 
 
 def option(default: Any, help: str, **more: Any) -> Any:  # noqa: A002
-    """A field that is also a flag of the command line, with the text that explains it."""
+    """A dataclass field with a help text; the command line has a flag for it.
+
+    `least` and `most` bound a number. `unset` describes a default of None. `shown` is the value in the help text.
+    `parse` and `write` replace the text form of the type. `type` replaces the annotation.
+    """
     return field(default=default, metadata={"help": help, **more})
 
 
 def burn_in_option(unset: str) -> Any:
-    """The epochs before a method does what it is for; `unset` says how many where nothing is said."""
-    text = "epochs of the plain form before the first cut, weight or correction"
-    return option(None, text, least=0, unset=unset)
+    """The number of epochs that a method trains in its plain form; `unset` describes the default."""
+    return option(None, "epochs before the first sample is dropped, weighted or relabeled", least=0, unset=unset)
+
+
+def flag(name: str) -> str:
+    """The flag of a field: --batch-size for batch_size."""
+    return "--" + name.replace("_", "-")
+
+
+def field_types(cls: type) -> dict[str, Any]:
+    """The type of every field of a dataclass."""
+    return {one.name: field_type(cls, one) for one in fields(cls)}
+
+
+def field_type(cls: type, one: Field[Any]) -> Any:
+    """The type of one field, evaluated in the module of its class.
+
+    `typing.get_type_hints` evaluates all annotations at once, and fails if one is imported for the type checker alone.
+    """
+    if "type" in one.metadata or not isinstance(one.type, str):
+        return one.metadata.get("type", one.type)
+    owner = next(base for base in cls.__mro__ if one.name in inspect.get_annotations(base))
+    return eval(one.type, vars(sys.modules[owner.__module__]))
 
 
 def check_choices(value: object) -> None:
-    """Refuses a field of a dataclass that is none of the choices its type lists."""
-    for name, hint in get_type_hints(type(value)).items():
+    """Refuses a field whose value is none of the choices of its Literal type."""
+    for name, hint in field_types(type(value)).items():
         if get_origin(hint) is Literal and getattr(value, name) not in get_args(hint):
-            raise unknown(name.replace("_", " "), str(getattr(value, name)), get_args(hint))
+            raise unknown(words(name), str(getattr(value, name)), get_args(hint))
 
 
 def check_numbers(value: object) -> None:
-    """Refuses a number that is not finite, not whole where it must be, or out of its option's range."""
-    hints = get_type_hints(type(value))
+    """Refuses a number that is infinite or NaN, a fraction where the type is int, or a number out of its range."""
+    hints = field_types(type(value))
     for one in fields(value):  # type: ignore[arg-type]
-        number, least, most = getattr(value, one.name), one.metadata.get("least"), one.metadata.get("most")
-        if isinstance(number, float) and not isfinite(number):
-            raise InputError(f"{one.name} = {number}: give a finite number")
-        if isinstance(number, float) and hints[one.name] in (int, int | None):
-            raise InputError(f"{one.name} = {number}: give a whole number")
-        if least is not None and number is not None and number < least:
-            raise InputError(f"{one.name} = {number}: give {least} or more")
-        if most is not None and number > most:
-            raise InputError(f"{one.name} = {number}: give {most} or less")
+        given, least, most = getattr(value, one.name), one.metadata.get("least"), one.metadata.get("most")
+        if isinstance(given, float) and not isfinite(given):
+            raise InputError(f"{one.name} = {given}: give a finite number")
+        if isinstance(given, float) and hints[one.name] in (int, int | None):
+            raise InputError(f"{one.name} = {given}: give a whole number")
+        if least is not None and given is not None and given < least:
+            raise InputError(f"{one.name} = {given}: give {least} or more")
+        if most is not None and given > most:
+            raise InputError(f"{one.name} = {given}: give {most} or less")
+
+
+def reader(one: Field[Any], hint: Any) -> Reader:
+    """The function that reads a field of this type from text."""
+    return one.metadata.get("parse") or reader_of(hint, one.name)
+
+
+def reader_of(hint: Any, name: str) -> Reader:
+    """The function that reads a value of this type from text; `name` is for error messages."""
+    simple: dict[Any, Reader] = {int: whole, float: number, str: str, Path: Path, bool: yes_or_no, NoneType: none}
+    if hint in simple:
+        return simple[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return partial(one_of, choices=arguments, name=name)
+    if origin in (Union, UnionType):
+        return partial(first_of, readers=[reader_of(member, name) for member in sorted(arguments, key=generality)])
+    if origin is list or (origin is tuple and arguments[1:] == (...,)):
+        return partial(sequence, kind=origin, read=reader_of(arguments[0], name))
+    if origin is tuple:
+        return partial(row, readers=[reader_of(member, name) for member in arguments])
+    raise InputError(f"{name} is of type {hint}, which has no text form: set it in Python")
+
+
+def generality(member: Any) -> int:
+    """The rank of a type in a union, for reading: None first, whole numbers before fractions, text last."""
+    return {NoneType: 0, bool: 1, float: 3, Path: 4, str: 5}.get(member, 2)
+
+
+def first_of(text: str, readers: Iterable[Reader]) -> Any:
+    """The value by the first reader that accepts the text; where none does, the error of the last."""
+    refusal = InputError(f"{text!r} has no meaning here")
+    for read in readers:
+        try:
+            return read(text)
+        except InputError as error:
+            refusal = error
+    raise refusal
+
+
+def sequence(text: str, kind: type, read: Reader) -> Any:
+    """Values with commas between them; an empty text is an empty sequence."""
+    return kind(read(part.strip()) for part in text.split(",") if part.strip())
+
+
+def row(text: str, readers: list[Reader]) -> tuple[Any, ...]:
+    """A fixed number of values with commas between them."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != len(readers):
+        raise InputError(f"{text!r}: give {len(readers)} values with commas between them")
+    return tuple(read(part) for read, part in zip(readers, parts, strict=True))
+
+
+def one_of(text: str, choices: Iterable[Any], name: str) -> Any:
+    """The choice with this text."""
+    by_text = {str(choice): choice for choice in choices}
+    if text not in by_text:
+        raise unknown(words(name), text, by_text)
+    return by_text[text]
+
+
+def yes_or_no(text: str) -> bool:
+    """A switch."""
+    return bool(one_of(text, ("yes", "no"), "answer") == "yes")
+
+
+def none(text: str) -> None:
+    """The absence of a value."""
+    if text != UNSET:
+        raise InputError(f"{text!r} is not {UNSET}")
+
+
+def literal(hint: Any) -> tuple[Any, ...]:
+    """The choices of a Literal type; no choices for any other type."""
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def written(one: Field[Any], value: Any) -> str:
+    """The text of a field's value, from which `reader` gives the value back."""
+    write: Callable[[Any], str] = one.metadata.get("write", text_of)
+    return text_of(value) if value is None else write(value)
+
+
+def text_of(value: Any) -> str:
+    """The text of a value."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ",".join(map(text_of, value))
+    return UNSET if value is None else str(value)
+
+
+def words(name: str) -> str:
+    """A field's name for people."""
+    return name.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Figures as files, past pyplot and its global state."""
+"""Figures as PNG and PDF files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def write_figure(make: Callable[[], Figure], *files: Path) -> None:
-    """Draws a figure once, into PNG and PDF files, past pyplot and its global state."""
+    """Draws a figure once into PNG and PDF files, without pyplot and its global state."""
     require("matplotlib.backends.backend_agg", "plots", f"the picture {files[0].name}")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -22,7 +22,7 @@ def write_figure(make: Callable[[], Figure], *files: Path) -> None:
     for file in files:
         buffer = io.BytesIO()
         if file.suffix == ".pdf":
-            figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})  # the same numbers, the same file
+            figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})  # equal numbers give equal files
         else:
             FigureCanvasAgg(figure).print_png(buffer)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
-from orat.core.errors import InputError, unknown
+from orat.core.errors import InputError, line_of, unknown
 
 T = TypeVar("T")
 
@@ -47,6 +47,11 @@ class Registry(Mapping[str, T]):
         found: T = resolve(name)
         return found
 
+    def name_of(self, found: type) -> str:
+        """The name of a class; its import path, module:attribute, if the table does not have it."""
+        path = f"{found.__module__}:{found.__qualname__}"
+        return next((name for name, place in self.places.items() if place == path), path)
+
 
 @cache
 def plugins(group: str) -> dict[str, EntryPoint]:
@@ -79,4 +84,4 @@ def failed_import(module: str, error: ImportError) -> InputError:
         return InputError(
             f"there is no module {module!r}, installed or in {Path.cwd()}: install it, or go to its folder"
         )
-    return InputError(f"importing {module} fails: {' '.join(str(error).split())}; install what it needs")
+    return InputError(f"importing {module} fails: {line_of(error)}; install what it needs")

@@ -1,4 +1,4 @@
-"""Shapes as types, and the batch that travels through a training step."""
+"""Tensor shapes as types, and the batch of a training step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Scalar: TypeAlias = Float[Tensor, ""]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some training samples with their ids, which are the same in every epoch."""
+    """Training samples with their labels and ids; an id is the same in every epoch."""
 
     x: Images
     y: Labels

@@ -1,8 +1,8 @@
-"""Finished run -> which of its training labels look wrong: a table with one row a sample, and what is in sum."""
+"""Finished run -> label issues: the labels of its training set that look wrong, one row a sample, and a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,103 +12,100 @@ from torch import Tensor
 
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError
-from orat.core.files import write_table
+from orat.core.types import Labels
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
-from orat.methods import ORAT
-from orat.methods.automatic import cut_in
-from orat.methods.ranked_range import RankedRangeLoss
-from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge, score_of
+from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge
 from orat.noise.matrix import MIN_SAMPLES
 from orat.noise.truth import area, found_removed
-from orat.training.held_out import FOLDS, check_folds, held_out_answers
+from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
-from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.setup import Parts, prepare, setting_of
+from orat.training.setup import Parts, check_folds, prepare
 
 DIGITS = 6  # of numbers in tables
-CORNER = "given \\ true"  # of the matrix
-JUDGES = {
-    "scouts": "Scores are cross-fitted: each sample was judged by a network that had not learned it.",
-    "scouts and network": "Scores are cross-fitted: each sample was judged by a network that had not learned it; "
-    "what the trained network alone takes for wrong was added, if it knows enough.",
-    "held-out": "Scores are cross-fitted: each sample was judged by a network that had not learned it.",
-    "network": "Scores are in-sample: the network learned these labels, so that wrong ones hide; "
-    "--held-out is better, as it asks networks that did not learn them.",
+VERDICT = "verdict_"  # prefix of its tensors in the state of a run
+CORNER = "given \\ true"  # of the noise matrix
+CROSS_FITTED = "Scores are cross-fitted: the network that scored a sample was not trained on it"
+SOURCES = {
+    "scout networks and network": f"{CROSS_FITTED}; the trained network adds its score where it is reliable.",
+    "held-out networks": f"{CROSS_FITTED}.",
+    "network": "Scores are in-sample: the network was trained on these labels and has learned some wrong labels; "
+    "--held-out is better, with networks that were not trained on the samples they score.",
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Suspects:
-    """What is thought of the label of every sample that a run was trained on, in the order of its training set."""
+class LabelIssues:
+    """The score of every training label of a run, in the order of its training set."""
 
-    train: Dataset  # these samples, with the labels that the run was given
-    index: Tensor  # where they lie in the training set as it was read
-    total: int  # samples in the training set as it was read
+    train: Dataset  # the samples with the labels that the run was given
+    id: Tensor  # (n,) places in the training set as read
+    total: int  # samples in the training set as read
     verdict: Verdict
-    other: Tensor  # the best class besides the given one
-    mean_loss: Tensor
-    cut: Tensor  # which labels are an issue: cut by the method at the end, or rather wrong than right
-    times_cut: Tensor | None  # epochs, where they were counted
-    judged_by: str  # a key of JUDGES
+    log_probs: Tensor  # (n, classes) predictions
+    flags: Tensor  # (n,) bool: labels called wrong
+    judged_by: str  # a key of SOURCES
+    times_cut: Tensor | None = None  # (n,) epochs in which the method removed or relabeled a sample
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows of the table, most likely wrong first."""
+        columns = self.columns()
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
     @property
     def order(self) -> Tensor:
-        """The samples, the most suspicious first."""
+        """The samples by score, most likely wrong first."""
         return self.verdict.score.argsort(descending=True, stable=True)
 
     @property
-    def predicted(self) -> Tensor:
-        """The class seen; of a label that is thought wrong, another than the given one."""
-        doubted = self.cut | (self.verdict.p_wrong > DOUBTED)
-        return torch.where(doubted, self.other, self.verdict.predicted)
+    def other(self) -> Labels:
+        """The most likely class besides the given label."""
+        return self.log_probs.scatter(1, self.train.labels[:, None], -torch.inf).argmax(1)
+
+    @property
+    def predicted(self) -> Labels:
+        """The predicted class; for flagged and doubted labels, the most likely other class."""
+        return torch.where(self.flags | (self.verdict.p_wrong > DOUBTED), self.other, self.verdict.predicted)
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """The cross-entropy of the prediction, which is averaged over epochs where networks were cross-fitted."""
+        return -self.log_probs.gather(1, self.train.labels[:, None]).squeeze(1)
 
     def columns(self) -> dict[str, list[Any]]:
-        """The table by columns, the most suspicious first."""
+        """The table by columns, most likely wrong first."""
         order, names, paths = self.order, self.train.classes, self.train.paths
         n = len(order)
         quality = (1 - self.verdict.p_wrong[order]).clamp(0, 1).tolist()
         return {
-            "index": self.index[order].tolist(),
+            "index": self.id[order].tolist(),
             "path": [""] * n if paths is None else [paths[place] for place in order.tolist()],
             "given_label": [names[label] for label in self.train.labels[order].tolist()],
             "predicted_label": [names[label] for label in self.predicted[order].tolist()],
             "label_quality": [round(value, DIGITS) for value in quality],
-            "is_label_issue": self.cut[order].tolist(),
+            "is_label_issue": self.flags[order].tolist(),
             "mean_loss": [round(value, DIGITS) for value in self.mean_loss[order].tolist()],
             "times_cut": [None] * n if self.times_cut is None else self.times_cut[order].tolist(),
             "rank": list(range(1, n + 1)),
         }
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows of the table, the most suspicious first."""
-        columns = self.columns()
-        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-
     def classes(self) -> list[dict[str, Any]]:
-        """One row a class: how many were given it, how many of those seem wrong, and which class most of them are."""
+        """One row a class: given labels, estimated wrong labels, the class most confused with, and flagged labels."""
         rows = []
         for label, name in enumerate(self.train.classes):
-            own = self.train.labels == label
-            given, share = int(own.sum()), 1 - float(self.verdict.noise_matrix[label, label])
-            rows.append(
-                {
-                    "class": name,
-                    "given": given,
-                    "estimated_wrong": round(share * given),
-                    "estimated_share": round(share, DIGITS),
-                    "confused_with": self.confused_with(label),
-                    "issues": int(self.cut[own].sum()),
-                }
-            )
+            group = self.train.labels == label
+            given, share = int(group.sum()), 1 - float(self.verdict.noise_matrix[label, label])
+            estimate = {"estimated_wrong": round(share * given), "estimated_share": round(share, DIGITS)}
+            issues = {"confused_with": self.confused_with(label), "issues": int(self.flags[group].sum())}
+            rows.append({"class": name, "given": given} | estimate | issues)
         return rows
 
     def confused_with(self, label: int) -> str:
-        """The class that most samples wrongly given this label belong to; nothing where none stands out."""
+        """The true class of most wrong labels of a class; empty where no class stands out."""
         others = self.verdict.noise_matrix[label].clone()
         others[label] = -1
         best, second = others.topk(2).values.tolist()
@@ -116,168 +113,115 @@ class Suspects:
         return self.train.classes[int(others.argmax())] if stands_out else ""
 
     def matrix(self) -> dict[str, list[Any]]:
-        """Of those given a class (row), the share that belongs to each (column), by columns."""
+        """The noise matrix by columns: for each given label (row), the share of each true class (column)."""
         names = self.train.classes
-        shares = {name: self.verdict.noise_matrix[:, label].tolist() for label, name in enumerate(names)}
-        rounded = {name: [round(share, DIGITS) for share in column] for name, column in shares.items()}
+        shares = self.verdict.noise_matrix.T.tolist()
+        rounded = {name: [round(share, DIGITS) for share in column] for name, column in zip(names, shares, strict=True)}
         return {CORNER: list(names), **rounded}
 
     def summary(self) -> dict[str, Any]:
-        """All of it in a few numbers."""
+        """The numbers of samples and flags, the estimated noise, and the classes."""
         return {
             "samples": len(self),
             "not_judged": self.total - len(self),
             "judged_by": self.judged_by,
-            "estimated_share": self.verdict.noise_rate,
+            "noise_rate": self.verdict.noise_rate,
             "error": self.verdict.error,
-            "knowledge": self.verdict.reliability,
-            "issues": int(self.cut.sum()),
+            "reliability": self.verdict.reliability,
+            "issues": int(self.flags.sum()),
             "classes": self.classes(),
             "truth": self.truth(),
         }
 
     def truth(self) -> dict[str, Any] | None:
-        """How right the issues and the ranking are, where the true labels are known."""
+        """Precision and recall of the flags and AUC of the score, where the true labels are known."""
         wrong = self.train.wrong
         if wrong is None:
             return None
-        found = found_removed(self.cut, self.train.flipped)
-        return {
-            "wrong": found["flipped"],
-            "wrong_share": int(wrong.sum()) / len(wrong),
-            "precision": found["precision"],
-            "recall": found["recall"],
-            "auc": area(self.verdict.score, wrong),
-        }
+        found = found_removed(self.flags, wrong)
+        share, auc = int(wrong.sum()) / len(wrong), area(self.verdict.score, wrong)
+        rates = {"precision": found["precision"], "recall": found["recall"], "auc": auc}
+        return {"wrong": found["flipped"], "wrong_share": share} | rates
 
     def notes(self) -> list[str]:
-        """What one should know before trusting it."""
-        lines = [JUDGES[self.judged_by]]
+        """The source of the scores, and their limits."""
+        lines = [SOURCES[self.judged_by]]
         if self.total > len(self):
-            lines.append(
-                f"{self.total - len(self):,} of {self.total:,} samples were not trained on and are not judged."
-            )
-        few = [name for name, count in zip(self.train.classes, counts(self.train), strict=True) if count < MIN_SAMPLES]
+            lines.append(f"{self.total - len(self):,} of {self.total:,} samples were not trained on and have no score.")
+        counts = torch.bincount(self.train.labels, minlength=len(self.train.classes)).tolist()
+        few = [name for name, count in zip(self.train.classes, counts, strict=True) if count < MIN_SAMPLES]
         if few:
-            lines.append(f"Not judged, as there are fewer than {MIN_SAMPLES} samples: {', '.join(few)}.")
+            lines.append(f"Classes with fewer than {MIN_SAMPLES} samples have no score: {', '.join(few)}.")
         if self.verdict.reliability < RELIABLE:
             lines.append(
-                f"Those asked know too little to be trusted: {self.verdict.reliability:.0%} of what can be known of "
-                f"these labels ({RELIABLE:.0%} would do). Right labels of hard samples are among the suspects."
+                f"The predictions are unreliable: their reliability is {self.verdict.reliability:.0%}, and flags need "
+                f"{RELIABLE:.0%}. Right labels of hard samples have high scores, too."
             )
         return lines
 
 
-def counts(data: Dataset) -> list[int]:
-    """How many samples were given each class."""
-    return torch.bincount(data.labels.cpu(), minlength=len(data.classes)).tolist()
-
-
-def suspects(
+def find_label_issues(
     run_folder: str | Path,
     data_dir: str | Path | None = None,
     device: str = "auto",
     held_out: bool = False,
-    folds: int = FOLDS,
+    folds: int = 5,
     epochs: int | None = None,
     display: Display = SILENT,
-) -> Suspects:
-    """Which training labels of a finished run look wrong, the most suspicious first; nothing is changed.
+) -> LabelIssues:
+    """The label issues of a finished run; nothing is changed.
 
-    `held_out` trains quick networks on all but one of `folds` parts each, for `epochs` epochs, to judge that part.
+    `held_out` scores the labels by cross-fitted predictions: `folds` quick networks are trained for `epochs` epochs,
+    each on all samples but one part.
     """
     check_folds(folds, epochs)
     folder = Path(run_folder)
     run = finished_run(folder)
-    parts = prepare(run, None if data_dir is None else Path(data_dir), device)
-    state = known_state(folder, parts)
+    parts = prepare(run, None if data_dir is None else Path(data_dir))
     if len(parts.train.classes) < 2:
         raise InputError(f"there is one class, {parts.train.classes[0]}: a label is judged against other classes")
+    tensors, labels = saved_tensors(folder, parts), parts.train.labels
     if held_out:
-        answers = held_out_answers(run, parts, folds, epochs, device, display)
-        return found_in(parts, answers, judge(answers.double().log_softmax(1), parts.train.labels), "held-out")
-    if "answers" in state:
-        looks = run.method.looks if isinstance(run.method, ORAT) else ""
-        judged_by = {"scout": "scouts", "both": "scouts and network"}.get(looks, "network")
-        its_cut, times_cut = cut_in(state), state["times_cut"]
-        found = found_in(parts, state["answers"], remembered(state), judged_by)
-        return replace(found, cut=its_cut, times_cut=times_cut)
-    answers = logits_of(load_model(folder, device=device), parts.train).cpu().log_softmax(1)
-    found = found_in(parts, answers, judge(answers.double().log_softmax(1), parts.train.labels), "network")
-    cut = own_cut(run, parts, state)
-    return found if cut is None else replace(found, cut=cut)
+        log_probs = cross_fit(run, parts, folds, epochs, device=device, display=display)
+        return issues_of(parts, log_probs, judge(log_probs, labels), "held-out networks")
+    if (verdict := saved_verdict(tensors, labels)) is not None:
+        found = issues_of(parts, tensors["log_probs"], verdict, "scout networks and network")
+    else:
+        log_probs = logits_of(load_model(folder, device=device), parts.train).cpu().log_softmax(1)
+        found = issues_of(parts, log_probs, judge(log_probs.double().log_softmax(1), labels), "network")
+    flags = decision_of(tensors, labels)
+    return replace(found, flags=found.flags if flags is None else flags, times_cut=tensors.get("memory.times_cut"))
 
 
-def known_state(folder: Path, parts: Parts) -> dict[str, Tensor]:
-    """What the run's method remembered; refuses data that are not those it was trained on."""
+def saved_tensors(folder: Path, parts: Parts) -> dict[str, Tensor]:
+    """The state and the cross-fitted predictions of a run; refuses data other than its training data."""
     files = RunFolder(folder)
-    result, state = files.result() or {}, files.load_tensors("state")
-    if not torch.equal(state["index"], parts.index) or parts.train.fingerprint() != result["fingerprint"]:
+    result, tensors = files.result() or {}, files.load_tensors("state")
+    if (folder / "predictions.safetensors").is_file():
+        tensors |= files.load_tensors("predictions")
+    if "id" not in tensors:
+        raise InputError(f"{folder} is from an incompatible version of orat: train it again")
+    if not torch.equal(tensors["id"], parts.ids) or parts.train.fingerprint() != result["fingerprint"]:
         raise InputError(f"{folder} was trained on other images or labels than are there now: train it again")
-    return state
+    return tensors
 
 
-def own_cut(run: Run, parts: Parts, tensors: dict[str, Tensor]) -> Tensor | None:
-    """What the run's method had cut at the end, if it cuts."""
-    state = run.method.start(setting_of(run, parts))
-    if not isinstance(state, RankedRangeLoss):
+def decision_of(tensors: Mapping[str, Tensor], labels: Labels) -> Tensor | None:
+    """The labels that the method of a run removed or relabeled at the end; None for a method that does neither."""
+    keep, learned = tensors.get("keep"), tensors.get("labels")
+    if keep is None and learned is None:
         return None
-    state.load_state_dict(tensors, strict=False)
-    state.set_extra_state({"epochs": run.epochs})
-    return state.cut()
+    removed = torch.zeros_like(labels, dtype=torch.bool) if keep is None else ~keep
+    return removed if learned is None else removed | (learned != labels)
 
 
-def remembered(state: dict[str, Tensor]) -> Verdict:
-    """The verdict that automatic ORAT came to."""
-    seen, wrong = state["answers"].double().log_softmax(1), state["wrong"].double()
-    matrix, rate, error = (state[name].double() for name in ("matrix", "rate", "error"))
-    numbers = float(rate), float(error), float(state["known"])
-    ranks = score_of(wrong, seen, state["given"])
-    return Verdict(state["given"], wrong, ranks, state["looks_like"], state["sure"].double(), matrix, *numbers)
+def saved_verdict(tensors: Mapping[str, Tensor], labels: Labels) -> Verdict | None:
+    """The last verdict of a run of ORAT (automatic); None for any other run."""
+    saved = {name: values for name, values in tensors.items() if name.startswith(VERDICT)}
+    return Verdict.of(labels, {name.removeprefix(VERDICT): values for name, values in saved.items()}) if saved else None
 
 
-def found_in(parts: Parts, answers: Tensor, verdict: Verdict, judged_by: str) -> Suspects:
-    """The verdict on the labels of a training part, by these logarithms of probabilities."""
-    given = parts.train.labels
-    return Suspects(
-        train=parts.train,
-        index=parts.index,
-        total=parts.left_out["of"] if parts.left_out else parts.total,
-        verdict=verdict,
-        other=answers.scatter(1, given[:, None], -torch.inf).argmax(1),
-        mean_loss=-answers.gather(1, given[:, None]).squeeze(1),
-        cut=verdict.p_wrong > DOUBTED,
-        times_cut=None,
-        judged_by=judged_by,
-    )
-
-
-def headlines(found: Suspects) -> list[str]:
-    """The estimate and the count in words, and how right they are where the truth is known."""
-    summary = found.summary()
-    lines = [
-        f"{summary['estimated_share']:.1%} (± {summary['error']:.1%}) of the {len(found):,} labels are estimated "
-        f"to be wrong; {summary['issues']:,} samples are taken for it (is_label_issue)."
-    ]
-    truth = summary["truth"]
-    if truth is not None:
-        shown = {name: "-" if truth[name] is None else f"{truth[name]:.1%}" for name in ("precision", "recall")}
-        auc = "-" if truth["auc"] is None else f"{truth['auc']:.4f}"
-        lines.append(
-            f"The truth is known: {truth['wrong']:,} labels ({truth['wrong_share']:.1%}) are wrong; of those taken "
-            f"for it, {shown['precision']} are (precision), of the wrong ones {shown['recall']} (recall); AUC {auc}."
-        )
-    return lines
-
-
-def write_tables(found: Suspects, folder: Path, ending: str = "csv") -> list[Path]:
-    """Writes the table of samples (.csv or .parquet), that of classes and the matrix; returns where they are."""
-    classes = found.classes()
-    tables = {
-        folder / f"outliers.{ending}": found.columns(),
-        folder / "classes.csv": {name: [row[name] for row in classes] for name in classes[0]},
-        folder / "matrix.csv": found.matrix(),
-    }
-    for path, columns in tables.items():
-        write_table(path, columns)
-    return list(tables)
+def issues_of(parts: Parts, log_probs: Tensor, verdict: Verdict, judged_by: str) -> LabelIssues:
+    """The label issues of a training part by the flags of a verdict."""
+    total = parts.left_out["of"] if parts.left_out else parts.total
+    return LabelIssues(parts.train, parts.ids, total, verdict, log_probs, verdict.flagged(), judged_by)

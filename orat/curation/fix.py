@@ -1,4 +1,4 @@
-"""Finished run -> its training set without the labels that look wrong: a file of labels, or a copy of the folder."""
+"""Label issues -> a training set without wrong labels: a file of labels, or a copy of the image folder."""
 
 from __future__ import annotations
 
@@ -11,52 +11,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orat.cli.flags import flags_of
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import csv_bytes, replace_file
-from orat.curation.find import Suspects, suspects
+from orat.core.types import Labels
+from orat.curation.find import LabelIssues, find_label_issues
 from orat.data import catalog as datasets
-from orat.data.folder import files
+from orat.data.image_files import files
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
-from orat.noise.judge import DOUBTED
 from orat.training.load import finished_run
 from orat.training.run import Run
 from orat.training.setup import labeled
+from orat.training.text import as_flags, texts_of
 
 HOWS = ("labels", "folder")
 FIXES = ("drop", "relabel")
 
 
-def clean(
+def fix_labels(
     run_folder: str | Path,
     out: str | Path,
     how: str = "labels",
     fix: str = "drop",
-    threshold: float = DOUBTED,
+    threshold: float | None = None,
     data_dir: str | Path | None = None,
     display: Display = SILENT,
     **judging: Any,
 ) -> dict[str, Any]:
-    """Writes a training set whose suspects are dropped or relabeled to `out`, and says what changed by class.
+    """Writes a run's training set to `out` with the flagged samples dropped or relabeled; returns the changes by class.
 
-    `how` is a file of labels for `Run(labels=...)` or a copy of the image folder; suspects are those whose chance of a
-    wrong label is above the threshold; `judging` is what `orat.suspects` takes. The originals are only read.
+    `how` is a file of labels for `Run(labels=...)`, or a copy of the image folder. Flagged are the label issues of the
+    run, or with `threshold` the labels with a higher probability to be wrong. `judging` holds further arguments of
+    `orat.find_label_issues`. The originals stay as they are.
     """
-    check_wish(how, fix, threshold)
-    folder, out = Path(run_folder), Path(out)
-    run = finished_run(folder)
-    check_whole(folder, run)
+    check_request(how, fix, threshold)
+    run, out = finished_run(Path(run_folder)), Path(out)
     check_place(out, image_root(run) if how == "folder" else None)
-    place = None if data_dir is None else Path(data_dir)
-    found = suspects(folder, place, display=display, **judging)
-    train = datasets.load(run.data, place, run.image_size).train
+    data_dir = None if data_dir is None else Path(data_dir)
+    found = find_label_issues(run_folder, data_dir, display=display, **judging)
+    train = datasets.load(run.data, data_dir, run.image_size).train
     before = given_labels(run, train)
-    after = cleaned(before, found, fix, threshold)
+    after = fixed_labels(before, found, fix, threshold)
     rows = changes(before, after, train.classes)
-    check_classes(rows, threshold)
-    again = written(run, train, after, out, how)
+    check_classes(rows)
+    new_run = written(run, train, after, out, how)
     return {
         "folder": str(out),
         "dropped": sum(row["dropped"] for row in rows),
@@ -65,68 +64,50 @@ def clean(
         "not_judged": found.total - len(found),
         "judged_by": found.judged_by,
         "classes": rows,
-        "train": words_of(again),
+        "train": words_of(new_run),
     }
 
 
-def written(run: Run, train: Dataset, labels: Tensor, out: Path, how: str) -> Run:
-    """Writes the training set with these labels; returns the same run on it."""
-    if how == "labels":
-        write_labels(out, labels, train.classes)
-        return replace(run, labels=str(out / "labels.csv"), noise="none", noise_rate=0.0)
-    copy_images(image_root(run), train, labels, out)
-    return replace(run, data=str(out), labels=None, noise="none", noise_rate=0.0)
-
-
-def check_wish(how: str, fix: str, threshold: float) -> None:
-    """Refuses what cannot be meant."""
-    for kind, value, known in (("way to clean", how, HOWS), ("fix", fix, FIXES)):
+def check_request(how: str, fix: str, threshold: float | None) -> None:
+    """Refuses unknown forms and fixes, and thresholds that are no probability."""
+    for kind, value, known in (("form", how, HOWS), ("fix", fix, FIXES)):
         if value not in known:
             raise unknown(kind, value, known)
-    if not 0 <= threshold < 1:
-        raise InputError(f"threshold = {threshold:g}: give a chance from 0 to below 1, such as 0.5")
-
-
-def check_whole(folder: Path, run: Run) -> None:
-    """Refuses a run that says nothing of the samples that another one left out."""
-    if run.without_outliers_of is not None:
-        raise InputError(
-            f"{folder} was trained without the outliers of {run.without_outliers_of}, which it did not judge: "
-            "give a run on the whole training set"
-        )
+    if threshold is not None and not 0 <= threshold < 1:
+        raise InputError(f"threshold = {threshold:g}: give a probability from 0 to below 1, such as 0.5")
 
 
 def check_place(out: Path, root: Path | None) -> None:
-    """Refuses a place where there is something, or that lies in the originals."""
+    """Refuses an output folder that has files in it or lies within the originals."""
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise InputError(f"{out} is there already: give --out a new or empty folder")
+        raise InputError(f"{out} exists already: give --out a new or empty folder")
     if root is not None and out.resolve().is_relative_to(root.resolve()):
-        raise InputError(f"{out} lies in {root}, which is left as it is: give --out a folder elsewhere")
+        raise InputError(f"{out} lies in {root}, which must stay as it is: give --out a folder elsewhere")
 
 
 def image_root(run: Run) -> Path:
     """The folder or tar of images that a run was trained on."""
     root = Path(run.data).expanduser()
     if run.data in datasets.NAMES or not (root.is_dir() or root.name.endswith(datasets.TAR_ENDINGS)):
-        raise InputError(f"the run's data, {run.data}, is no folder or tar of images: leave out --how folder")
+        raise InputError(f"the data of the run, {run.data}, is no folder or tar of images: leave out --how folder")
     return root
 
 
-def given_labels(run: Run, train: Dataset) -> Tensor:
-    """The run's labels of the training set as read; LEFT_OUT for samples that its own label file leaves out."""
+def given_labels(run: Run, train: Dataset) -> Labels:
+    """The run's labels of the training set as read; LEFT_OUT for samples without a label in its label file."""
     given, kept = labeled(run, train)
     return torch.full((len(train),), LEFT_OUT).index_copy(0, kept, given.labels)
 
 
-def cleaned(before: Tensor, found: Suspects, fix: str, threshold: float) -> Tensor:
-    """The labels with the suspects dropped, or given the class that they look like."""
-    suspect = found.verdict.p_wrong > threshold
+def fixed_labels(before: Labels, found: LabelIssues, fix: str, threshold: float | None) -> Labels:
+    """The labels with flagged samples left out, or with their most likely other class."""
+    flags = found.flags if threshold is None else found.verdict.flagged(threshold)
     new = torch.full_like(found.other, LEFT_OUT) if fix == "drop" else found.other
-    return before.index_copy(0, found.index[suspect], new[suspect])
+    return before.index_copy(0, found.id[flags], new[flags])
 
 
-def changes(before: Tensor, after: Tensor, classes: tuple[str, ...]) -> list[dict[str, Any]]:
-    """One row a class: how many there were, how many were dropped, went to others or came from them, and are left."""
+def changes(before: Labels, after: Labels, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """One row a class: samples before, dropped, moved to and from other classes, and after."""
     rows = []
     for label, name in enumerate(classes):
         was, now = before == label, after == label
@@ -137,17 +118,24 @@ def changes(before: Tensor, after: Tensor, classes: tuple[str, ...]) -> list[dic
     return rows
 
 
-def check_classes(rows: list[dict[str, Any]], threshold: float) -> None:
+def check_classes(rows: list[dict[str, Any]]) -> None:
     """Refuses to leave a class without samples."""
     lost = [row["class"] for row in rows if row["before"] and not row["after"]]
     if lost:
-        raise InputError(
-            f"no sample of {', '.join(lost)} would be left at threshold {threshold:g}: give a higher --threshold"
-        )
+        raise InputError(f"no sample of {', '.join(lost)} would be left: give a higher --threshold, such as 0.9")
 
 
-def write_labels(out: Path, labels: Tensor, classes: tuple[str, ...]) -> None:
-    """labels.csv for the whole training set, the label of a dropped sample left empty, and kept.txt of the others."""
+def written(run: Run, train: Dataset, labels: Labels, out: Path, how: str) -> Run:
+    """Writes the training set with new labels; returns the same run on the new training set."""
+    if how == "labels":
+        write_labels(out, labels, train.classes)
+        return replace(run, labels=str(out / "labels.csv"), noise="none", noise_rate=0.0)
+    copy_images(image_root(run), train, labels, out)
+    return replace(run, data=str(out), labels=None, noise="none", noise_rate=0.0)
+
+
+def write_labels(out: Path, labels: Labels, classes: tuple[str, ...]) -> None:
+    """Writes labels.csv with all samples, dropped samples without a label, and kept.txt with the other samples."""
     out.mkdir(parents=True, exist_ok=True)
     names = ["" if label == LEFT_OUT else classes[label] for label in labels.tolist()]
     kept = (labels != LEFT_OUT).nonzero().flatten().tolist()
@@ -155,8 +143,8 @@ def write_labels(out: Path, labels: Tensor, classes: tuple[str, ...]) -> None:
     replace_file(out / "labels.csv", csv_bytes({"index": range(len(labels)), "label": names}))
 
 
-def copy_images(root: Path, train: Dataset, labels: Tensor, out: Path) -> None:
-    """A copy of the images in the folders of these labels, the test part as it is; whole or not at all."""
+def copy_images(root: Path, train: Dataset, labels: Labels, out: Path) -> None:
+    """Copies the training images into folders by their new labels, and the test part unchanged; in one step."""
     places = destinations(train, labels)
     beside = out.resolve().with_name(f".{out.resolve().name}.new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -170,12 +158,12 @@ def copy_images(root: Path, train: Dataset, labels: Tensor, out: Path) -> None:
 
 
 def destinations(train: Dataset, labels: Tensor) -> dict[str, str]:
-    """Where each kept image goes, by where it lies; one that comes from another class tells so if its name is taken."""
+    """The new path of each kept image; the old class becomes part of a name that is taken in the new class."""
     assert train.paths is not None
     if len(set(train.paths)) < len(train.paths):
-        raise InputError("images of one path are in the archive more than once: pack it again, or leave out --how")
+        raise InputError("the archive has several images of one path: pack it again, or leave out --how")
     places: dict[str, str] = {}
-    taken = set(train.paths)  # a name is never given to another image, even where its own went away
+    taken = set(train.paths)  # with the names of dropped and moved images, so that no name changes its image
     for path, label in zip(train.paths, labels.tolist(), strict=True):
         if label == LEFT_OUT:
             continue
@@ -191,11 +179,9 @@ def destinations(train: Dataset, labels: Tensor) -> dict[str, str]:
 
 def words_of(run: Run) -> list[str]:
     """The flags of the `orat train` command that describe a run, without what it takes by itself."""
-    flags = {name: text for name, text in vars(flags_of(run)).items() if text is not None}
-    first = {name: flags.pop(name, "sample") for name in ("data", "method")}
-    return [word for name, text in (first | flags).items() for word in (f"--{name.replace('_', '-')}", text)]
+    return as_flags({"data": "sample"} | texts_of(run))
 
 
 def train_command(result: Mapping[str, Any], data_dir: str | None = None) -> list[str]:
-    """The command that trains on what was written."""
+    """The command that trains on the fixed training set."""
     return ["orat", "train", *result["train"], *(["--data-dir", data_dir] if data_dir else [])]

@@ -1,4 +1,4 @@
-"""Arrays of one's own: an .npz file with x_train, y_train and, where there are such, x_test, y_test, true_y_train."""
+"""Arrays in an .npz file: x_train and y_train, optionally x_test, y_test, true_y_train and class_names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, line_of
 from orat.data.source import Dataset, Splits
 
 Array = npt.NDArray[Any]
@@ -21,31 +21,32 @@ CHANNELS = (1, 3)
 KEYS = ("x_train", "y_train", "x_test", "y_test", "true_y_train", "class_names")
 BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
-# Below half a level of 8 bits (0.002): what remains of pixels that were divided by 255 and saved as floats.
+# The rounding error of pixels divided by 255 and saved as floats; half a level of 8 bits is 0.002.
 LOSSLESS = 1e-3
 
 
 def read(file: Path) -> Splits:
-    """The training and test parts in one .npz file."""
-    arrays = _load(file)
+    """The training part and the test part in one .npz file."""
+    arrays = load_arrays(file)
     for key in ("x_train", "y_train", *(("x_test", "y_test") if {"x_test", "y_test"} & arrays.keys() else ())):
         if key not in arrays:
             raise InputError(f"{file} has no {key!r}, only {', '.join(sorted(arrays)) or 'nothing known'}: add it")
-    samples = _as_bytes({key: _samples(file, key, arrays[key]) for key in ("x_train", "x_test") if key in arrays})
-    labels = {key: _labels(file, key, arrays[key]) for key in ("y_train", "y_test", "true_y_train") if key in arrays}
-    classes = _classes(arrays.get("class_names"), labels.values())
-    train = _dataset(samples["x_train"], labels["y_train"], classes, labels.get("true_y_train"))
+    samples = as_bytes({key: samples_of(file, key, arrays[key]) for key in ("x_train", "x_test") if key in arrays})
+    labels = {key: labels_of(file, key, arrays[key]) for key in ("y_train", "y_test", "true_y_train") if key in arrays}
+    classes = classes_of(arrays.get("class_names"), labels.values())
+    train = dataset(samples["x_train"], labels["y_train"], classes, labels.get("true_y_train"))
     if "x_test" not in samples:
         return Splits(train=train, test=None)
-    test = _dataset(samples["x_test"], labels["y_test"], classes)
+    test = dataset(samples["x_test"], labels["y_test"], classes)
     if test.shape != train.shape:
         raise InputError(f"{file}: x_train has samples of {train.shape}, x_test of {test.shape}: give both one shape")
     return Splits(train=train, test=test)
 
 
-def _load(file: Path) -> dict[str, Array]:
+def load_arrays(file: Path) -> dict[str, Array]:
+    """The known arrays of an .npz file by name."""
     try:
-        # NumPy leaves a file of its own open when it is no zip.
+        # np.load(path) does not close the file if the file is no zip archive.
         with file.open("rb") as stream:
             content = np.load(stream, allow_pickle=False)
             if isinstance(content, np.ndarray):
@@ -54,25 +55,25 @@ def _load(file: Path) -> dict[str, Array]:
     except InputError:
         raise
     except BROKEN as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"cannot read {file} as .npz ({reason}): save it again with np.savez") from error
+        raise InputError(f"cannot read {file} as .npz ({line_of(error)}): save it again with np.savez") from error
 
 
-def _samples(file: Path, key: str, array: Array) -> Array:
-    """Images as (n, channels, height, width) or points as (n, dimensions): bytes, or float32 in [0, 1]."""
+def samples_of(file: Path, key: str, array: Array) -> Array:
+    """Images (n, channels, height, width) as uint8 or float32 in [0, 1], or points (n, dimensions) as float32."""
     name = f"{key} in {file}"
     if array.size == 0:
         raise InputError(f"{name} is empty, of shape {array.shape}: give at least one sample")
     if array.dtype != np.uint8:
-        array = _unit_floats(name, array)
+        array = unit_floats(name, array)
     if array.ndim == 2:
         if array.dtype == np.uint8:
             raise InputError(f"{name} is uint8 of shape {array.shape}: give images 3 or 4 axes, and points as floats")
         return array
-    return _channels_first(name, array)
+    return channels_first(name, array)
 
 
-def _unit_floats(name: str, array: Array) -> Array:
+def unit_floats(name: str, array: Array) -> Array:
+    """The array as float32; values outside of [0, 1] are refused."""
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {array.dtype}: give pixels as uint8, or floats in [0, 1]")
     low, high = array.min(), array.max()
@@ -84,7 +85,8 @@ def _unit_floats(name: str, array: Array) -> Array:
     return array.astype(np.float32)
 
 
-def _channels_first(name: str, array: Array) -> Array:
+def channels_first(name: str, array: Array) -> Array:
+    """Images as (n, channels, height, width)."""
     if array.ndim == 3:
         return array[:, None]
     if array.ndim != 4:
@@ -99,23 +101,25 @@ def _channels_first(name: str, array: Array) -> Array:
     return array if first else array.transpose(0, 3, 1, 2)
 
 
-def _as_bytes(samples: dict[str, Array]) -> dict[str, Array]:
-    """Float images as bytes, if all parts lose nothing by that; otherwise all as floats."""
+def as_bytes(samples: dict[str, Array]) -> dict[str, Array]:
+    """The images of all parts as uint8 if no float image loses precision, else as float32."""
     if any(array.ndim == 2 for array in samples.values()):
         return samples
     floats = [array for array in samples.values() if array.dtype != np.uint8]
     if all(np.abs(np.rint(array * 255) / 255 - array).max() <= LOSSLESS for array in floats):
-        return {key: _levels(array) for key, array in samples.items()}
+        return {key: levels(array) for key, array in samples.items()}
     return {
         key: array if array.dtype != np.uint8 else (array / 255).astype(np.float32) for key, array in samples.items()
     }
 
 
-def _levels(array: Array) -> Array:
+def levels(array: Array) -> Array:
+    """The images as uint8."""
     return array if array.dtype == np.uint8 else np.rint(array * 255).astype(np.uint8)
 
 
-def _labels(file: Path, key: str, array: Array) -> Array:
+def labels_of(file: Path, key: str, array: Array) -> Array:
+    """The labels as int64 of shape (n,)."""
     name = f"{key} in {file}"
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -133,16 +137,18 @@ def _labels(file: Path, key: str, array: Array) -> Array:
     return array.astype(np.int64)
 
 
-def _classes(names: Array | None, labels: Iterable[Array]) -> tuple[str, ...]:
+def classes_of(names: Array | None, labels: Iterable[Array]) -> tuple[str, ...]:
+    """The class names given, or the numbers up to the largest label."""
     if names is None:
         return tuple(str(i) for i in range(1 + max(int(array.max()) for array in labels)))
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names.ravel().tolist())
 
 
-def _dataset(samples: Array, labels: Array, classes: tuple[str, ...], true_labels: Array | None = None) -> Dataset:
+def dataset(samples: Array, labels: Array, classes: tuple[str, ...], truth: Array | None = None) -> Dataset:
+    """One part as a data set."""
     return Dataset(
         images=torch.from_numpy(np.ascontiguousarray(samples)),
         labels=torch.from_numpy(labels),
         classes=classes,
-        truth=None if true_labels is None else torch.from_numpy(true_labels),
+        truth=None if truth is None else torch.from_numpy(truth),
     )

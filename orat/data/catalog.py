@@ -1,4 +1,4 @@
-"""Files -> tensors: `load` is the one place that says what the name of a data set means."""
+"""Data sets by name or path: public sets, the bundled sample, plug-ins of other distributions, folders and files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.errors import InputError, unknown
-from orat.core.registry import plugins
+from orat.core.registry import Registry, plugins
 
-# The readers are imported inside the functions: the command line's --help needs the names, but not torch's seconds.
-if TYPE_CHECKING:
-    from orat.data.source import Splits
+if TYPE_CHECKING:  # the command line lists the names in its help, which does not wait for torch
+    from orat.data.folder import FolderSource
+    from orat.data.source import Reader, Splits
 
-PUBLIC = ("mnist", "cifar10", "cifar100")
+READERS: Registry[Reader] = Registry(
+    "public data set",
+    {"mnist": "orat.data.idx:MNIST", "cifar10": "orat.data.cifar:CIFAR10", "cifar100": "orat.data.cifar:CIFAR100"},
+)
+FILES: Registry[Callable[..., Any]] = Registry(
+    "kind of file",
+    {
+        "sample": "orat.data.idx:read_sample",
+        "images": "orat.data.folder:read",
+        "streamed images": "orat.data.folder:stream",
+        "arrays": "orat.data.arrays:read",
+    },
+)
+PUBLIC = tuple(READERS)
 NAMES = (*PUBLIC, "sample")
 PLUGINS = "orat.data"  # the group of entry points
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
+Size = tuple[int, int]  # height, width
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A data set of another distribution; `rest` is the part of its name after a colon, such as cifar10."""
+
+    read: Callable[[str, Path | None, Size | None], Splits]  # rest, data_dir, image_size
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # default fields of a run on this data set
+
 
 @dataclass(frozen=True)
 class Found:
-    """What became of the search for one public data set."""
+    """The result of the search for one public data set."""
 
     name: str
     status: Literal["found", "missing", "damaged"]
@@ -35,117 +58,104 @@ class Found:
     classes: int = 0
 
 
-@dataclass(frozen=True)
-class Plugin:
-    """A data set of another distribution; `rest` is what follows a colon in its name, such as cifar10."""
-
-    read: Callable[[str, Path | None, tuple[int, int] | None], Splits]  # rest, data_dir, image_size
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of a run, where nothing is given
+def names() -> tuple[str, ...]:
+    """The names of all data sets: built-in, then plug-ins."""
+    return (*NAMES, *plugins(PLUGINS))
 
 
 def plugin(name: str) -> Plugin | None:
-    """The plug-in that reads the data set of this name, if there is one."""
-    found = plugins(PLUGINS).get(name.partition(":")[0])
-    return None if found is None else found.load()
+    """The plug-in of a data set, if the name has a plug-in."""
+    point = plugins(PLUGINS).get(name.partition(":")[0])
+    return None if point is None else point.load()
 
 
-def load(name: str, data_dir: str | Path | None = None, image_size: tuple[int, int] | None = None) -> Splits:
-    """The data set of this name, or in the folder (of images, or of IDX files), .npz or .tar file at this path."""
+def load(name: str, data_dir: str | Path | None = None, image_size: Size | None = None) -> Splits:
+    """The data set of this name, or at this path: a folder of images or IDX files, an .npz or a .tar file."""
     if (other := plugin(name)) is not None:
         return other.read(name.partition(":")[2], None if data_dir is None else Path(data_dir), image_size)
     path = Path(name).expanduser()
-    if name not in NAMES and _holds_images(path):
-        from orat.data import folder
-
-        return folder.read(path, image_size)
+    if name not in NAMES and holds_images(path):
+        return FILES["images"](path, image_size)
     if image_size is not None:
         height, width = image_size
         raise InputError(f"the image size {height}x{width} is for folders of images: leave it out for {name!r}")
-    return _load_named(name, data_dir) if name in NAMES else _load_file(name, path)
+    return load_named(name, data_dir) if name in NAMES else load_path(name, path)
+
+
+def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
+    """The training and test part of an image folder, decoded on demand instead of held in memory."""
+    path = Path(name).expanduser()
+    if name in NAMES or not path.is_dir() or not holds_images(path):
+        raise InputError(f"{name} cannot be streamed: give an image folder")
+    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, image_size)
+    return parts
 
 
 def found(data_dir: str | Path | None = None) -> list[Found]:
-    """Every public data set: whether its files are there and whole, by reading them."""
-    return [_search(name, data_dir) for name in PUBLIC]
+    """The state of every public data set; each one found is read to check its files."""
+    return [search(name, data_dir) for name in PUBLIC]
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """Where data sets are looked for: the folder given, else $ORAT_DATA, else ./data."""
+    """The folder of the data sets: the folder given, else $ORAT_DATA, else ./data."""
     return Path(data_dir or os.environ.get("ORAT_DATA") or "data").expanduser()
 
 
-def _holds_images(path: Path) -> bool:
-    """Whether this is a folder of images or a .tar of one; a folder may also hold IDX files."""
-    from orat.data import idx
+def holds_images(path: Path) -> bool:
+    """Whether the path is a folder of images, or a .tar file of a folder of images."""
+    if path.is_dir():
+        return not READERS["mnist"].present(path)
+    return path.name.endswith(TAR_ENDINGS) and path.is_file()
 
-    return not idx.present(path) if path.is_dir() else path.name.endswith(TAR_ENDINGS) and path.is_file()
 
-
-def _load_named(name: str, data_dir: str | Path | None) -> Splits:
-    from orat.data import sample
-
+def load_named(name: str, data_dir: str | Path | None) -> Splits:
+    """A public data set, or the bundled sample."""
     if name == "sample":
-        return sample.read()
-    folder = _folder_of(name, data_dir)
+        return FILES["sample"]()
+    folder = folder_of(name, data_dir)
     if folder is None:
-        raise InputError(_missing(name, data_dir))
-    return _reader(name).read(folder)
+        raise InputError(missing(name, data_dir))
+    return READERS[name].read(folder)
 
 
-def _load_file(name: str, path: Path) -> Splits:
+def load_path(name: str, path: Path) -> Splits:
+    """The data set in a folder of IDX files or in an .npz file."""
     if not path.exists():
-        error = unknown("data set", name, NAMES)
+        error = unknown("data set", name, names())
         raise InputError(f"{error}; or give the path of an image folder, an .npz or a .tar file: there is no {path}")
     if path.is_dir():
-        from orat.data import idx
-
-        return idx.read(path)
+        return READERS["mnist"].read(path)
     if path.suffix != ".npz":
         raise InputError(f"{path} is no data set: give an image folder, an .npz or a file ending in {TAR_ENDINGS}")
-    from orat.data import arrays
-
-    return arrays.read(path)
+    return FILES["arrays"](path)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """How one public data set is recognized in a folder and read from it."""
-
-    present: Callable[[Path], bool]
-    read: Callable[[Path], Splits]
-
-
-def _reader(name: str) -> _Reader:
-    from orat.data import cifar, idx
-
-    return {
-        "mnist": _Reader(idx.present, idx.read),
-        "cifar10": _Reader(lambda at: cifar.present(at, "cifar10"), lambda at: cifar.read(at, "cifar10")),
-        "cifar100": _Reader(lambda at: cifar.present(at, "cifar100"), lambda at: cifar.read(at, "cifar100")),
-    }[name]
-
-
-def _places(name: str, data_dir: str | Path | None) -> tuple[Path, ...]:
+def places(name: str, data_dir: str | Path | None) -> tuple[Path, ...]:
+    """The folders in which a public data set is looked for."""
     folder = data_folder(data_dir)
     return (folder / name, folder)
 
 
-def _folder_of(name: str, data_dir: str | Path | None) -> Path | None:
-    reader = _reader(name)
-    return next((place for place in _places(name, data_dir) if reader.present(place)), None)
+def folder_of(name: str, data_dir: str | Path | None) -> Path | None:
+    """The first folder with files of a public data set, if any."""
+    return next((place for place in places(name, data_dir) if READERS[name].present(place)), None)
 
 
-def _missing(name: str, data_dir: str | Path | None) -> str:
-    named, folder = _places(name, data_dir)
-    return f"no files of {name} in {named} or {folder}: run `orat data --download {name}`, or put them into {named}"
+def missing(name: str, data_dir: str | Path | None) -> str:
+    """The message for a public data set without files."""
+    named, folder = places(name, data_dir)
+    return (
+        f"no files of {name} in {named} or {folder}: run `orat list data --download {name}`, or put them into {named}"
+    )
 
 
-def _search(name: str, data_dir: str | Path | None) -> Found:
-    folder = _folder_of(name, data_dir)
+def search(name: str, data_dir: str | Path | None) -> Found:
+    """The state of one public data set."""
+    folder = folder_of(name, data_dir)
     if folder is None:
-        return Found(name, "missing", None, _missing(name, data_dir))
+        return Found(name, "missing", None, missing(name, data_dir))
     try:
-        splits = _reader(name).read(folder)
+        splits = READERS[name].read(folder)
     except InputError as error:
         return Found(name, "damaged", folder, str(error))
     train, test = splits.train, splits.test

@@ -1,4 +1,4 @@
-"""The pickles of CIFAR's python version, read without running anything that a pickle may ask for."""
+"""The pickles of CIFAR's Python version, read by an unpickler that runs no code of the file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, line_of
 
-# What unpickling broken bytes raises, by the documentation of `pickle` and by what NumPy's arrays add.
+# The errors on damaged bytes, of `pickle` by its documentation and of NumPy's arrays.
 BROKEN = (
     pickle.UnpicklingError,
     AttributeError,
@@ -27,15 +27,15 @@ BROKEN = (
 
 
 def load(file: Path) -> dict[bytes, Any]:
-    """The dictionary in one pickle, its keys as bytes; names outside of the few needed ones are refused."""
+    """The dictionary in one pickle with its keys as bytes; a pickle that imports an unneeded name is refused."""
     try:
         with file.open("rb") as stream:
-            content = _DataOnly(stream, file).load()
+            content = DataOnly(stream, file).load()
     except InputError:
         raise
     except BROKEN as error:
         size = file.stat().st_size
-        raise InputError(f"{file} is damaged, {size} bytes found ({_line(error)}): get it again") from error
+        raise InputError(f"{file} is damaged, {size} bytes found ({line_of(error)}): get it again") from error
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
     if not isinstance(content, dict):
@@ -43,27 +43,27 @@ def load(file: Path) -> dict[bytes, Any]:
     return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}
 
 
-def _latin1(text: str, encoding: str) -> bytes:
-    """Stands in for `codecs.encode`, by which Python 3 writes bytes at protocol 2."""
+def latin1(text: str, encoding: str) -> bytes:
+    """The replacement of `codecs.encode`, through which Python 3 writes bytes at protocol 2."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"encoding {encoding!r}")
     return text.encode("latin1")
 
 
-# NumPy has moved this private function once; an array knows where it is.
-_RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
+# NumPy has moved this private function before; the pickle form of an array holds it in every version.
+RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
 
 ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy.core.multiarray", "_reconstruct"): RECONSTRUCT,
+    ("numpy._core.multiarray", "_reconstruct"): RECONSTRUCT,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): _latin1,
+    ("_codecs", "encode"): latin1,
 }
 
 
-class _DataOnly(pickle.Unpickler):
-    """An unpickler that knows arrays, bytes, numbers, lists and dictionaries, and nothing that acts."""
+class DataOnly(pickle.Unpickler):
+    """An unpickler for arrays, bytes, numbers, lists and dictionaries only."""
 
     def __init__(self, stream: Any, file: Path) -> None:
         super().__init__(stream, encoding="bytes")
@@ -75,7 +75,3 @@ class _DataOnly(pickle.Unpickler):
             asked = f"{module_name}.{global_name}"
             raise InputError(f"{self._file} asks for {asked!r}, which no CIFAR file needs: refused; get the file again")
         return ALLOWED[module_name, global_name]
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -1,215 +1,160 @@
-"""A folder of images, train/<class>/* and test/<class>/*, or a tar file of such a folder."""
+"""Image folders and tar files of image folders: read into memory, or decoded on demand."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
-import os
-import struct
-import tarfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path, PurePosixPath
-from typing import Any, Self
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from PIL import Image
+from torch import Tensor
 
 from orat.core.errors import InputError
-from orat.data.source import Dataset, Splits
+from orat.core.files import read_bytes
+from orat.core.types import Labels
+from orat.data.decode import Pixels, Size, decode, header, in_threads, stacked
+from orat.data.image_files import ENDINGS, PARTS, File, files, listed
+from orat.data.source import Dataset, Splits, check_labels
 
-ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
-PARTS = ("train", "test")
 LAYOUT = "an image folder holds train/<class>/*.png (or .jpg, .bmp, .webp)"
-
-# What Pillow's decoders raise on bytes that are not what they should be.
-BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
-BROKEN_TAR = (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, OSError)
-
-# Images decoded by one task of the pool: a task for each small image would cost more than the image.
-GROUP = 64
-BUFFER = 1 << 20
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".tgz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-
-Size = tuple[int, int]  # height, width
-Pixels = npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class File:
-    """One image file as it lies in the data set; the name is empty for a class folder itself."""
-
-    part: str
-    label: str
-    name: str
-    raw: bytes
-
-    @property
-    def path(self) -> str:
-        """Where it lies, from the root of the data set."""
-        return f"{self.part}/{self.label}/{self.name}"
+STREAMED_GROUP = 8  # images of a batch that one thread decodes
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One decoded image: pixels (height, width) for gray, (height, width, 3) for color."""
+    """One image of the data set: file, size, and pixels if decoded."""
 
     file: File
-    pixels: Pixels
+    size: Size
+    is_gray: bool
+    pixels: Pixels | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The images of a data set, sorted by part, class and name, with their classes and common shape."""
+
+    pictures: list[Picture]
+    classes: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of every image: one channel if all images are gray."""
+        return (1 if all(picture.is_gray for picture in self.pictures) else 3, *self.pictures[0].size)
+
+    def part(self, name: str) -> tuple[list[Picture], Labels, tuple[str, ...]]:
+        """The images, labels and paths of the training or test part."""
+        number = {label: i for i, label in enumerate(self.classes)}
+        pictures = [picture for picture in self.pictures if picture.file.part == name]
+        labels = torch.tensor([number[picture.file.label] for picture in pictures])
+        return pictures, labels, tuple(picture.file.path for picture in pictures)
 
 
 def read(root: Path, size: Size | None = None) -> Splits:
-    """The images of a folder or a tar file, resized to (height, width) where a size is given."""
-    if size is not None and min(size) < 1:
-        raise InputError(f"the image size is {size[0]}x{size[1]}: give a height and a width of at least 1")
-    return _splits(root, *_decode_all(root, files(root), size))
+    """The images of a folder or a tar file in memory, resized to (height, width) if a size is given."""
 
+    def decoded(file: File) -> Picture:
+        pixels = decode(file.raw, root / file.path, size)
+        return Picture(replace(file, raw=b""), (pixels.shape[0], pixels.shape[1]), pixels.ndim == 2, pixels)
 
-def files(root: Path) -> Iterator[File]:
-    """The image files of a folder or a tar file as they are, and its class folders, in the order they lie there."""
-    return _from_folder(root) if root.is_dir() else _from_tar(root)
-
-
-def _from_folder(root: Path) -> Iterator[File]:
-    for part in PARTS:
-        for folder in _visible(root / part):
-            if not folder.is_dir():
-                continue
-            yield File(part, folder.name, "", b"")
-            for file in _visible(folder):
-                if file.suffix.lower() in ENDINGS and file.is_file():
-                    yield File(part, folder.name, file.name, _content(file))
-
-
-def _visible(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-
-
-def _from_tar(archive: Path) -> Iterator[File]:
-    # Unpacked by these and not by tarfile, which takes the end of a cut-off stream for the end of the archive.
-    opened = OPENERS.get(archive.suffix, open)
-    try:
-        # A stream: going back and forth in a compressed archive would unpack it again and again.
-        with opened(archive, "rb") as raw, tarfile.open(fileobj=raw, mode="r|", tarinfo=_Header) as tar:
-            for member in tar:
-                file = _member(tar, member)
-                if file is not None:
-                    yield file
-            # To the end: there lies the checksum of what was unpacked.
-            while raw.read(BUFFER):
-                pass
-    except BROKEN_TAR as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{archive} is no whole tar file ({reason}): pack or get it again") from error
-
-
-class _Header(tarfile.TarInfo):
-    """A header in a tar file, broken ones refused: tarfile by itself takes one for the end of the archive."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """The header in one block."""
-        try:
-            return super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as error:
-            if len(buf) == tarfile.BLOCKSIZE and not any(buf):
-                raise  # the empty block that ends every archive
-            raise tarfile.ReadError(str(error)) from error
-
-
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> File | None:
-    # Only the end of the path counts: an archive may hold train/ at its top or inside one folder.
-    parts = PurePosixPath(member.name).parts[-3:]
-    if member.isdir() and len(parts) >= 2 and parts[-2] in PARTS and not parts[-1].startswith("."):
-        return File(parts[-2], parts[-1], "", b"")
-    if not member.isfile() or len(parts) < 3 or parts[0] not in PARTS:
-        return None
-    part, label, name = parts
-    if label.startswith(".") or name.startswith(".") or PurePosixPath(name).suffix.lower() not in ENDINGS:
-        return None
-    stream = tar.extractfile(member)
-    return File(part, label, name, stream.read() if stream else b"")
-
-
-def _decode_all(root: Path, files: Iterable[File], size: Size | None) -> tuple[set[tuple[str, str]], list[Picture]]:
-    """The class folders seen as (part, class), and all images in the order of their paths."""
+    check_size(size)
     folders: set[tuple[str, str]] = set()
-    pictures: list[Picture] = []
-
-    def decode_group(group: list[File]) -> list[Picture]:
-        return [Picture(file, _decode(root, file, size)) for file in group]
-
-    # Pillow decodes outside of the interpreter's lock, so threads are enough.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for group in pool.map(decode_group, _groups(_images(files, folders))):
-            _check_sizes(pictures[:1] + group)
-            pictures.extend(group)
-    return folders, sorted(pictures, key=lambda picture: (picture.file.part, picture.file.label, picture.file.name))
+    listing = listing_of(root, folders, in_threads(decoded, images(files(root), folders)))
+    parts = [dataset(listing, name) for name in PARTS]
+    assert parts[0] is not None
+    return Splits(parts[0], parts[1])
 
 
-def _images(files: Iterable[File], folders: set[tuple[str, str]]) -> Iterator[File]:
-    """The files that are images; their class folders are noted on the way."""
-    for file in files:
+def dataset(listing: Listing, name: str) -> Dataset | None:
+    """A part of the data set in memory, if there is any image."""
+    pictures, labels, paths = listing.part(name)
+    if not pictures:
+        return None
+    pixels = stacked([picture.pixels for picture in pictures if picture.pixels is not None], listing.shape)
+    return Dataset(pixels, labels, listing.classes, paths=paths)
+
+
+@dataclass(frozen=True, eq=False)
+class FolderSource:
+    """The streamed source: one part of an image folder, decoded on demand to a fixed shape."""
+
+    root: Path
+    paths: tuple[str, ...]
+    labels: Labels
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    truth: Labels | None = None
+
+    def __post_init__(self) -> None:
+        for name, labels in (("labels", self.labels), ("true labels", self.truth)):
+            if labels is not None:
+                check_labels(name, labels, len(self), len(self.classes))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitems__(self, ids: list[int]) -> Tensor:
+        """The raw images with these ids, decoded in threads."""
+        size = (self.shape[1], self.shape[2])
+
+        def pixels(path: Path) -> Pixels:
+            return decode(read_bytes(path), path, size)
+
+        return stacked(list(in_threads(pixels, [self.root / self.paths[i] for i in ids], STREAMED_GROUP)), self.shape)
+
+    def take(self, ids: Tensor) -> FolderSource:
+        """The source of the samples with these ids, in the order given."""
+        paths = tuple(self.paths[i] for i in ids.tolist())
+        return replace(
+            self, paths=paths, labels=self.labels[ids], truth=None if self.truth is None else self.truth[ids]
+        )
+
+    def fingerprint(self) -> str:
+        """A hash of the paths, file sizes, labels and class names; the pixels are not read."""
+        digest = hashlib.sha256(repr((self.shape, self.classes, self.labels.tolist())).encode())
+        for path in self.paths:
+            digest.update(f"{path} {(self.root / path).stat().st_size}\n".encode())
+        return digest.hexdigest()[:16]
+
+
+def stream(root: Path, size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
+    """The training and test part of a folder, decoded on demand; only the headers of the images are read now."""
+
+    def headed(file: File) -> Picture:
+        own, is_gray = header(root / file.path)
+        return Picture(file, size or own, is_gray)
+
+    check_size(size)
+    folders: set[tuple[str, str]] = set()
+    listing = listing_of(root, folders, in_threads(headed, images(listed(root), folders)))
+    (_, labels, paths), (_, test_labels, test_paths) = (listing.part(name) for name in PARTS)
+    train = FolderSource(root, paths, labels, listing.classes, listing.shape)
+    return train, replace(train, paths=test_paths, labels=test_labels) if test_paths else None
+
+
+def images(found: Iterable[File], folders: set[tuple[str, str]]) -> Iterator[File]:
+    """The image files among these files; their class folders (part, class) are added to `folders`."""
+    for file in found:
         folders.add((file.part, file.label))
         if file.name:
             yield file
 
 
-def _groups(files: Iterator[File]) -> Iterator[list[File]]:
-    while group := list(islice(files, GROUP)):
-        yield group
-
-
-def _decode(root: Path, file: File, size: Size | None) -> Pixels:
-    try:
-        with Image.open(io.BytesIO(file.raw)) as image:
-            image.load()
-            mode, color = image.mode, _gray_or_color(image)
-    except BROKEN as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"cannot read the image {root / file.path} ({reason}): mend or remove it") from error
-    if color is None:
-        raise InputError(f"{root / file.path} has more than 8 bits a pixel (mode {mode!r}): save it with 8 bits")
-    if size is not None and color.size != size[::-1]:
-        color = color.resize(size[::-1], Image.Resampling.BILINEAR)
-    return np.asarray(color)
-
-
-def _gray_or_color(image: Image.Image) -> Image.Image | None:
-    """The image in mode L or RGB; None for deep pixels, which Pillow would clip to white."""
-    if image.mode in ("L", "1"):
-        return image.convert("L")
-    if image.mode.startswith(("I", "F")):
-        return None
-    # A palette may hold transparency, which Pillow drops without a warning only from RGBA.
-    return (image.convert("RGBA") if image.mode == "P" else image).convert("RGB")
-
-
-def _check_sizes(pictures: list[Picture]) -> None:
-    first = pictures[0]
-    for picture in pictures:
-        if picture.pixels.shape[:2] != first.pixels.shape[:2]:
-            seen = " and ".join("{} is {}x{}".format(p.file.path, *p.pixels.shape) for p in (first, picture))
+def listing_of(root: Path, folders: set[tuple[str, str]], found: Iterable[Picture]) -> Listing:
+    """The listing of these images; images of different sizes are refused as soon as they are found."""
+    pictures: list[Picture] = []
+    for picture in found:
+        pictures.append(picture)
+        if picture.size != pictures[0].size:
+            seen = " and ".join("{} is {}x{}".format(one.file.path, *one.size) for one in (pictures[0], picture))
             raise InputError(f"images differ in size (height x width): {seen}; give one, as in --image-size 32x32")
+    pictures.sort(key=lambda picture: (picture.file.part, picture.file.label, picture.file.name))
+    return Listing(pictures, checked_classes(root, folders, pictures))
 
 
-def _splits(root: Path, folders: set[tuple[str, str]], pictures: list[Picture]) -> Splits:
+def checked_classes(root: Path, folders: set[tuple[str, str]], pictures: list[Picture]) -> tuple[str, ...]:
+    """The sorted class names; empty classes and classes that only the test part has are refused."""
     classes = tuple(sorted(label for part, label in folders if part == "train"))
     if not classes:
         raise InputError(f"{root} has no class folders in train/: {LAYOUT}")
@@ -219,19 +164,10 @@ def _splits(root: Path, folders: set[tuple[str, str]], pictures: list[Picture]) 
             raise InputError(f"{root / part / label} is a class that train/ does not have: rename or remove it")
         if (part, label) not in filled:
             raise InputError(f"{root / part / label} has no images ({', '.join(ENDINGS)}): fill or remove it")
-    gray = all(picture.pixels.ndim == 2 for picture in pictures)
-    parts = {part: [picture for picture in pictures if picture.file.part == part] for part in PARTS}
-    train = _dataset(parts["train"], classes, gray)
-    return Splits(train=train, test=_dataset(parts["test"], classes, gray) if parts["test"] else None)
+    return classes
 
 
-def _dataset(pictures: list[Picture], classes: tuple[str, ...], gray: bool) -> Dataset:
-    height, width = pictures[0].pixels.shape[:2]
-    images = torch.empty(len(pictures), 1 if gray else 3, height, width, dtype=torch.uint8)
-    filled = images.numpy()
-    for i, picture in enumerate(pictures):
-        # A gray image among colored ones has three equal channels.
-        filled[i] = picture.pixels if picture.pixels.ndim == 2 else picture.pixels.transpose(2, 0, 1)
-    number = {label: i for i, label in enumerate(classes)}
-    labels = torch.tensor([number[picture.file.label] for picture in pictures])
-    return Dataset(images, labels, classes, paths=tuple(picture.file.path for picture in pictures))
+def check_size(size: Size | None) -> None:
+    """Refuses an image size without pixels."""
+    if size is not None and min(size) < 1:
+        raise InputError(f"the image size is {size[0]}x{size[1]}: give a height and a width of at least 1")

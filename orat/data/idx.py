@@ -13,27 +13,34 @@ import numpy.typing as npt
 import torch
 
 from orat.core.errors import InputError
-from orat.data.source import Dataset, Splits
+from orat.core.files import read_bytes
+from orat.data.source import Dataset, Reader, Splits
 
 CLASSES = tuple("0123456789")
 SIDE = 28
+SAMPLE = Path(__file__).parent / "mnist_sample"  # made by scripts/make_sample.py
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 def present(folder: Path) -> bool:
     """Whether any of the four files is in this folder."""
     parts = ((prefix, kind) for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
-    return any(spelling.is_file() for prefix, kind in parts for spelling in _spellings(folder, prefix, kind))
+    return any(spelling.is_file() for prefix, kind in parts for spelling in spellings(folder, prefix, kind))
+
+
+def read_sample() -> Splits:
+    """The bundled sample of MNIST: 600 training and 100 test digits a class."""
+    return read(SAMPLE)
 
 
 def read(folder: Path) -> Splits:
     """The training and test digits in this folder."""
-    return Splits(train=_part(folder, "train"), test=_part(folder, "t10k"))
+    return Splits(train=read_part(folder, "train"), test=read_part(folder, "t10k"))
 
 
 def read_idx(file: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """The array of bytes in one IDX file, in the shape that its header states."""
-    raw = _content(file)
+    """The bytes of one IDX file in the shape of its header."""
+    raw = content(file)
     header = 4 * (1 + dimensions)
     if len(raw) < header:
         raise InputError(f"{file} is cut off: {len(raw)} bytes found, {header} wanted for its header; get it again")
@@ -48,9 +55,10 @@ def read_idx(file: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(raw, dtype=np.uint8, offset=header).reshape(shape)
 
 
-def _part(folder: Path, prefix: str) -> Dataset:
-    images_file = _find(folder, prefix, "images-idx3")
-    labels_file = _find(folder, prefix, "labels-idx1")
+def read_part(folder: Path, prefix: str) -> Dataset:
+    """The training or the test digits in this folder."""
+    images_file = find(folder, prefix, "images-idx3")
+    labels_file = find(folder, prefix, "labels-idx1")
     images = read_idx(images_file, dimensions=3)
     labels = read_idx(labels_file, dimensions=1)
     n, height, width = images.shape
@@ -64,26 +72,29 @@ def _part(folder: Path, prefix: str) -> Dataset:
     return Dataset(images=pixels, labels=torch.from_numpy(labels.astype(np.int64)), classes=CLASSES)
 
 
-def _spellings(folder: Path, prefix: str, kind: str) -> list[Path]:
-    # The site has "train-images-idx3-ubyte.gz"; some archives have "train-images.idx3-ubyte" inside.
+def spellings(folder: Path, prefix: str, kind: str) -> list[Path]:
+    """The paths that one of the four files may have."""
+    # The publisher writes "train-images-idx3-ubyte.gz", some archives write "train-images.idx3-ubyte".
     stems = (f"{prefix}-{kind}-ubyte", f"{prefix}-{kind.replace('-', '.')}-ubyte")
     return [folder / f"{stem}{ending}" for stem in stems for ending in ("", ".gz")]
 
 
-def _find(folder: Path, prefix: str, kind: str) -> Path:
-    for file in _spellings(folder, prefix, kind):
+def find(folder: Path, prefix: str, kind: str) -> Path:
+    """The path of one of the four files."""
+    for file in spellings(folder, prefix, kind):
         if file.is_file():
             return file
     raise InputError(f"{folder} has no {prefix}-{kind}-ubyte or {prefix}-{kind}-ubyte.gz: put the file there")
 
 
-def _content(file: Path) -> bytes:
+def content(file: Path) -> bytes:
+    """The bytes of a file, unpacked if the file is gzipped."""
+    raw = read_bytes(file)
     try:
-        raw = file.read_bytes()
-        # By content, not by name: some servers unpack a .gz on the way.
+        # The name does not tell: some servers unpack a .gz file without a change of its name.
         return gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found = file.stat().st_size
-        raise InputError(f"{file} is a damaged gzip file, {found} bytes found ({error}): get it again") from error
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
+        raise InputError(f"{file} is a damaged gzip file, {len(raw)} bytes found ({error}): get it again") from error
+
+
+MNIST = Reader(present, read)

@@ -10,17 +10,24 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, line_of
 from orat.core.types import Labels
 
-LEFT_OUT = -1  # in place of a label: the sample is not to be trained on
+LEFT_OUT = -1  # in place of a label: the sample is removed from the training set
+TITLES = (("index", "label"), ("path", "label"), ("label",))  # optional first lines of a .csv file
 
-# Where a row stands in its file, as "line 3", and its cells: a label, or an index and a label.
+# The place of a row in its file, such as "line 3", and its cells: a label, an index and a label, or a path and a label.
 Row = tuple[str, tuple[str, ...]]
 
 
-def from_file(path: str | Path, n: int, class_names: tuple[str, ...]) -> Labels:
-    """The n labels of a .npy, .csv or .txt file, as class indices or class names; LEFT_OUT after an index alone."""
+def from_file(
+    path: str | Path, n: int, class_names: tuple[str, ...], image_paths: tuple[str, ...] | None = None
+) -> Labels:
+    """The n labels of a .npy, .csv or .txt file, given as class indices or class names, in the order of the samples.
+
+    The rows of a .csv file have a label, an index and a label, or the path of an image and a label. A row with an empty
+    label gives LEFT_OUT.
+    """
     path = Path(path)
     if path.suffix not in READERS:
         raise InputError(f"{path} ends in {path.suffix!r}: give the labels as {', '.join(READERS)}")
@@ -29,14 +36,15 @@ def from_file(path: str | Path, n: int, class_names: tuple[str, ...]) -> Labels:
     try:
         rows = READERS[path.suffix](path)
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path} is not a {path.suffix} file of labels: {' '.join(str(error).split())}") from error
-    samples, labels = _samples(path, rows, n), _classes(path, rows, class_names)
+        raise InputError(f"{path} is not a {path.suffix} file of labels: {line_of(error)}") from error
+    samples, labels = samples_of(path, rows, n, image_paths), classes_of(path, rows, class_names)
     if len(rows) != n:
         raise InputError(f"{path} has {len(rows)} labels for {n} samples: give one a sample")
     return torch.tensor(labels)[torch.tensor(samples).argsort()]
 
 
-def _npy(path: Path) -> list[Row]:
+def read_npy(path: Path) -> list[Row]:
+    """The rows of an array."""
     with path.open("rb") as file:
         array = np.lib.format.read_array(file, allow_pickle=False)
     if array.ndim != 1 or array.dtype.kind not in "iuU":
@@ -44,40 +52,45 @@ def _npy(path: Path) -> list[Row]:
     return [(f"entry {i}", (str(value),)) for i, value in enumerate(array)]
 
 
-def _csv(path: Path) -> list[Row]:
+def read_csv(path: Path) -> list[Row]:
+    """The rows of a .csv file without a line of titles."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         rows = [(f"line {reader.line_num}", tuple(cell.strip() for cell in row)) for row in reader if any(row)]
-    titled = bool(rows) and rows[0][1] in (("index", "label"), ("label",))
-    return rows[1:] if titled else rows
+    return rows[1:] if rows and rows[0][1] in TITLES else rows
 
 
-def _txt(path: Path) -> list[Row]:
+def read_txt(path: Path) -> list[Row]:
+    """The lines of a text file that are not empty."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     return [(f"line {i}", (line.strip(),)) for i, line in enumerate(lines, 1) if line.strip()]
 
 
-READERS: dict[str, Callable[[Path], list[Row]]] = {".npy": _npy, ".csv": _csv, ".txt": _txt}
+READERS: dict[str, Callable[[Path], list[Row]]] = {".npy": read_npy, ".csv": read_csv, ".txt": read_txt}
 
 
-def _samples(path: Path, rows: list[Row], n: int) -> list[int]:
-    """Which sample each row labels: the one that it names, or else the next."""
-    indices = {str(i): i for i in range(n)}
+def samples_of(path: Path, rows: list[Row], n: int, image_paths: tuple[str, ...] | None) -> list[int]:
+    """The sample of each row: by its index or image path, or by the order of the rows."""
+    by_path = bool(image_paths) and bool(rows) and not re.fullmatch("-?[0-9]+", rows[0][1][0])
+    keys = {key: i for i, key in enumerate(image_paths or ())} if by_path else {str(i): i for i in range(n)}
+    kind, known = ("image", "of the training set") if by_path else ("index", f"in 0..{n - 1}")
     samples: list[int] = []
     for position, (place, cells) in enumerate(rows):
         if len(cells) > 2 or len(cells) != len(rows[0][1]):
-            raise InputError(f"{path}, {place}: {len(cells)} columns: give every line `label`, or `index,label`")
+            raise InputError(
+                f"{path}, {place}: {len(cells)} columns: give every line `label`, `index,label` or `path,label`"
+            )
         if len(cells) == 1:
             samples.append(position)
             continue
-        if cells[0] not in indices:
-            raise InputError(f"{path}, {place}: index {cells[0]!r} is not in 0..{n - 1} or came before: give each once")
-        samples.append(indices.pop(cells[0]))
+        if cells[0] not in keys:
+            raise InputError(f"{path}, {place}: {kind} {cells[0]!r} is not {known} or came before: give each once")
+        samples.append(keys.pop(cells[0]))
     return samples
 
 
-def _classes(path: Path, rows: list[Row], class_names: tuple[str, ...]) -> list[int]:
-    """The class of each row; a text that is both a name and an index counts as a name, a number in a .npy does not."""
+def classes_of(path: Path, rows: list[Row], class_names: tuple[str, ...]) -> list[int]:
+    """The class of each row; a number that is also a class name is a name in a text, and an index in a .npy file."""
     by_name = {name: i for i, name in enumerate(class_names)}
     by_index = {str(i): i for i in range(len(class_names))}
     written = [(place, cells[-1]) for place, cells in rows if cells[1:] != ("",)]

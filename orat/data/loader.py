@@ -182,18 +182,3 @@ def flipped(images: Tensor, generator: Generator) -> Tensor:
     """A random half of the images mirrored left to right."""
     coins = torch.rand(len(images), generator=generator, device=images.device) < 0.5
     return torch.where(coins[:, None, None, None], images.flip(3), images)
-
-
-# What training/ calls until it takes its batches from a loader.
-
-
-def on_device(dataset: Dataset, device: torch.device) -> Dataset:
-    """The data set on the device if it fits there, else unchanged."""
-    return dataset.to(device) if fits(dataset, device) else dataset
-
-
-def batch_of(data: Dataset, ids: Indices, augment: str, generator: Generator) -> Batch:
-    """The batch of these samples on the generator's device; `ids` lie on the device of the data."""
-    device = generator.device
-    images = augmented(data.images[ids].to(device), augment, generator)
-    return Batch(as_input(images), data.labels[ids].to(device), ids.to(device))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -131,3 +133,11 @@ class Splits:
 
     train: Dataset
     test: Dataset | None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The reader of a public data set."""
+
+    present: Callable[[Path], bool]  # whether a folder has any of the files
+    read: Callable[[Path], Splits]

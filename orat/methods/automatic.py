@@ -6,8 +6,6 @@ wrong label from a hard sample; predictions on natural inputs, averaged over epo
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import torch
 from torch import Tensor
 
@@ -96,22 +94,15 @@ class AutomaticRange(Fold):
         self.relabeled.copy_(relabeled)
 
     def keep_verdict(self, verdict: Verdict) -> None:
-        """Stores a verdict as buffers, which a checkpoint holds."""
-        for field in fields(verdict):
-            if field.name != "labels":
-                value = getattr(verdict, field.name)
-                if not isinstance(value, Tensor):
-                    value = torch.tensor(value, dtype=torch.float64, device=self.given.device)
-                name = f"verdict_{field.name}"
-                self.get_buffer(name).copy_(value) if name in self._buffers else self.register_buffer(name, value)
+        """Stores a verdict in buffers, which keep their place for a recorded step."""
+        for name, value in verdict.tensors().items():
+            buffer = f"verdict_{name}"
+            self.get_buffer(buffer).copy_(value) if buffer in self._buffers else self.register_buffer(buffer, value)
 
     def verdict(self) -> Verdict:
         """The last verdict on all labels."""
-        stored = {field.name: self._buffers.get(f"verdict_{field.name}") for field in fields(Verdict)}
-        values = {
-            name: value.item() if value.dim() == 0 else value for name, value in stored.items() if value is not None
-        }
-        return Verdict(labels=self.given, **values)
+        buffers = {name: value for name, value in self.named_buffers() if name.startswith("verdict_")}
+        return Verdict.of(self.given, {name.removeprefix("verdict_"): value for name, value in buffers.items()})
 
     def cut(self) -> Tensor:
         """The samples that are not learned with their given label, (n,) bool."""

@@ -67,7 +67,7 @@ def symmetric(labels: Labels, classes: int, rate: float, seed: int) -> Labels:
     """Moves floor(rate n / classes) labels of each class, each to any other class with equal probability."""
     check_classes("symmetric", classes)
     check_rate(rate)
-    moved = _share(rate, len(labels), classes)
+    moved = share(rate, len(labels), classes)
     generator = torch.Generator().manual_seed(seed)
     noisy = labels.clone()
     for source in range(classes):
@@ -79,7 +79,7 @@ def symmetric(labels: Labels, classes: int, rate: float, seed: int) -> Labels:
             )
         targets = torch.randint(classes - 1, (moved,), generator=generator)
         # The draw numbers the other classes without a gap: numbers from the source on are one lower than the class.
-        noisy[_choose(members, moved, generator)] = targets + (targets >= source)
+        noisy[choose(members, moved, generator)] = targets + (targets >= source)
     return noisy
 
 
@@ -90,7 +90,7 @@ def asymmetric(labels: Labels, class_names: tuple[str, ...], rate: float, seed: 
     noisy = labels.clone()
     for source, target in flips(class_names, grouping, generator).items():
         members = (labels == class_names.index(source)).nonzero().flatten()
-        noisy[_choose(members, _share(rate, len(members)), generator)] = class_names.index(target)
+        noisy[choose(members, share(rate, len(members)), generator)] = class_names.index(target)
     return noisy
 
 
@@ -153,17 +153,18 @@ def check_rate(rate: float) -> None:
         raise InputError(f"the noise rate is {rate}: give a number from 0 to below 1")
 
 
-def _share(rate: float, count: int, parts: int = 1) -> int:
+def share(rate: float, count: int, parts: int = 1) -> int:
     """floor(rate count / parts), with the rate as a decimal: 0.3 is three tenths, not the float just below."""
     return int(Fraction(str(rate)) * count / parts)
 
 
-def _choose(members: Indices, count: int, generator: torch.Generator) -> Int64[Tensor, "chosen"]:
+def choose(members: Indices, count: int, generator: torch.Generator) -> Int64[Tensor, "chosen"]:
     """A random choice of `count` members without repetition."""
     return members[torch.randperm(len(members), generator=generator)[:count]]
 
 
-def _instance(labels: Labels, classes: tuple[str, ...], rate: float, seed: int, inputs: Tensor | None) -> Labels:
+def by_inputs(labels: Labels, classes: tuple[str, ...], rate: float, seed: int, inputs: Tensor | None) -> Labels:
+    """Instance-dependent noise as an entry of the table."""
     if inputs is None:
         raise InputError("instance noise depends on the inputs: give the inputs as floats in [0, 1]")
     return instance_dependent(inputs, labels, len(classes), rate, seed)
@@ -176,5 +177,5 @@ NOISES: dict[str, Callable[[Labels, tuple[str, ...], float, int, Tensor | None],
     "asymmetric-authors": lambda labels, classes, rate, seed, inputs: asymmetric(
         labels, classes, rate, seed, "authors"
     ),
-    "instance": _instance,
+    "instance": by_inputs,
 }

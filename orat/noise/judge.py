@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,6 +51,18 @@ class Verdict:
         p_wrong, noise_matrix = self.p_wrong.float(), self.noise_matrix.float()  # no flag by rounding errors
         flags = (p_wrong > threshold) & (self.reliability >= RELIABLE)
         return limited(flags, self.score, self.labels, 1 - noise_matrix.diagonal())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields but the labels as tensors, for a checkpoint or a file."""
+        values = {name: value for name, value in vars(self).items() if name != "labels"}
+        number = self.p_wrong.new_tensor  # on the same device
+        return {name: number(value) if isinstance(value, float) else value for name, value in values.items()}
+
+    @classmethod
+    def of(cls, labels: Labels, tensors: Mapping[str, Tensor]) -> Verdict:
+        """The verdict with these tensors."""
+        values: dict[str, Any] = {name: value if value.dim() else value.item() for name, value in tensors.items()}
+        return cls(labels, **values)
 
 
 def judge(log_probs: Tensor, labels: Labels) -> Verdict:
@@ -114,8 +128,8 @@ def check_log_probs(rows: Tensor) -> None:
 def combine(one: Tensor, other: Tensor, prior: Tensor, doubt: Tensor, weight: float) -> Tensor:
     """The probability of a wrong label from two independent networks: their log-odds beyond the prior add up.
 
-    `doubt` bounds the probabilities of both away from 0 and 1, and `weight` scales the evidence of the second network.
-    The prior is at least MIN_PRIOR, so that two weak doubts stay weak where hardly any label is wrong.
+    `doubt` keeps both probabilities away from 0 and 1. `weight` scales the evidence of the second network. The prior is
+    at least MIN_PRIOR: two weak doubts stay weak where hardly any label is wrong.
     """
     prior = prior.clamp(MIN_PRIOR, MAX_NOISE)
     first, second = (torch.logit(p_wrong.clamp(torch.minimum(doubt, prior), 1 - doubt)) for p_wrong in (one, other))

@@ -134,11 +134,11 @@ def total_shares(scores: ClassScores) -> tuple[Tensor, Tensor]:
 def largest_multiple(
     beyond: Tensor, expected: Tensor, among: Tensor, of: Tensor, evidence: Evidence
 ) -> tuple[Tensor, Tensor]:
-    """The largest multiple of a reference distribution that fits under another one at its far end, and its error.
+    """The largest multiple of a reference distribution that fits under the far end of a distribution, and its error.
 
-    `beyond` and `expected` count samples of both beyond each threshold (last dimension), from the far end inwards. The
-    ratio is read at the innermost threshold beyond which both distributions have one shape. Samples with a right label
-    lie near a threshold and shift the mean beyond the threshold toward it.
+    `beyond` counts samples of the distribution beyond each threshold (last dimension, from the far end inwards).
+    `expected` counts samples of the reference. The ratio is read at the innermost threshold beyond which both have the
+    same shape. Samples with a right label lie near a threshold and shift the mean beyond the threshold.
     """
     share = expected.clamp(min=1) / of.clamp(min=1) * among.clamp(min=1)
     few = share < (among * evidence.share).clamp(max=evidence.samples)

@@ -1,7 +1,7 @@
 """The probability of a wrong label for each sample, from the noise matrix and the distributions of predictions.
 
-Bayes' rule on histograms of predictions: the share of another class in a bin is its entry in the noise matrix times its
-histogram, divided by the histogram of the label.
+Bayes' rule on histograms of predictions: in a bin, the share of a class among the samples with a label is the entry in
+the noise matrix times the histogram of the class, divided by the histogram of the label.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""More than one run: in parallel, and searched over."""
+"""Several runs: at once, and searches over their fields."""
+
+from orat.sweeps.parallel import train_many
+
+__all__ = ["train_many"]

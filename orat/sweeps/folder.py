@@ -1,9 +1,9 @@
-"""The folder of a search: what is searched, a run folder for every choice, and the table that they make."""
+"""The folder of a search: the search as JSON, one run folder a setting, and the table of results."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,25 +16,76 @@ from orat.sweeps.space import Axis, Choice
 from orat.training.run_folder import RunFolder
 
 
-def check_folder(out: Path, record: dict[str, Any]) -> None:
-    """Refuses a folder that belongs to another search or to something else."""
-    if out.is_file():
-        raise InputError(f"{out} is a file: give --out a new folder")
-    file = out / "search.json"
-    if not file.is_file():
-        if out.is_dir() and any(not inside.name.startswith(".") for inside in out.iterdir()):
-            raise InputError(f"{out} has files in it, but none of a search: give --out a new or empty folder")
-        return
-    try:
-        there = json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise InputError(f"{file} is damaged ({error}): it was not written by this version of orat") from None
-    if (found := difference(there, record)) is not None:
-        raise InputError(f"{out} belongs to another search ({found}): give --out a new folder")
+class SearchFolder:
+    """The files of one search."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.record, self.failures = path, path / "search.json", path / "broken.json"
+
+    def run(self, choice: Choice) -> Path:
+        """The run folder of a setting."""
+        return self.path / name_of(choice)
+
+    def has_begun(self, choice: Choice) -> bool:
+        """Whether the run of a setting has begun."""
+        return (self.run(choice) / "run.json").is_file()
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Refuses a folder with another search or other files."""
+        if self.path.is_file():
+            raise InputError(f"{self.path} is a file: give --out a new folder")
+        if not self.record.is_file():
+            if self.path.is_dir() and any(not inside.name.startswith(".") for inside in self.path.iterdir()):
+                raise InputError(f"{self.path} has files, but no search: give --out a new or empty folder")
+            return
+        try:
+            there = json.loads(self.record.read_text())
+        except json.JSONDecodeError as error:
+            raise InputError(f"{self.record} is damaged ({error}): restore it, or give --out a new folder") from None
+        if (found := difference(there, record)) is not None:
+            raise InputError(f"{self.path} belongs to another search ({found}): give --out a new folder")
+
+    @contextmanager
+    def claimed(self, record: Mapping[str, Any]) -> Iterator[None]:
+        """Locks the folder for one search in one process."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise InputError(f"{self.path} is in use by another process: wait until its search ends") from None
+        with lock:
+            self.check(record)
+            replace_file(self.record, json.dumps(record, indent=2).encode() + b"\n")
+            yield
+
+    def failed(self) -> dict[str, str]:
+        """The reasons of runs that failed, by folder name; a failed run is not trained again."""
+        return json.loads(self.failures.read_text()) if self.failures.is_file() else {}
+
+    def keep_failed(self, reasons: Mapping[str, str]) -> None:
+        """Writes the reasons of runs that began and failed."""
+        failed = {name: reason for name, reason in reasons.items() if (self.path / name / "run.json").is_file()}
+        if failed:
+            replace_file(self.failures, json.dumps(failed, indent=2).encode() + b"\n")
+
+    def row(self, axes: list[Axis], choice: Choice, error: str | None, show_test: bool = False) -> dict[str, Any]:
+        """The validation accuracy of a setting at its chosen epoch, or the reason of its failure."""
+        folder = RunFolder(self.run(choice))
+        setting = {axis.field: axis.read(choice[axis.field]) for axis in axes}
+        row = {"setting": setting, "validation": {}, "epoch": None, "error": error, "folder": str(folder.path)}
+        result = None if error else folder.result()
+        if result is not None:
+            row["epoch"] = result["chosen"]["epoch"]
+            row["validation"] = next(line["validation"] for line in folder.history() if line["epoch"] == row["epoch"])
+        if show_test:
+            tested = result["chosen"] if result else {}
+            row["test"] = {name: share for name, share in tested.items() if name != "epoch"}
+        return row
 
 
-def difference(there: dict[str, Any], here: dict[str, Any]) -> str | None:
-    """The first thing in which two records differ, in words; more trials of Optuna only go on."""
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    """The first difference of two searches in words; a higher number of trials is none, as it continues a search."""
     for name in {**here, **there}:
         old, new = there.get(name), here.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
@@ -45,67 +96,13 @@ def difference(there: dict[str, Any], here: dict[str, Any]) -> str | None:
     return None
 
 
-@contextmanager
-def claimed(out: Path, record: dict[str, Any]) -> Iterator[None]:
-    """The folder as this search's, and for this process alone."""
-    out.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out / ".lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise InputError(f"{out} is in use by another process that searches there: wait for it") from None
-    with lock:
-        check_folder(out, record)
-        replace_file(out / "search.json", json.dumps(record, indent=2).encode() + b"\n")
-        yield
-
-
-def broken_before(out: Path) -> dict[str, str]:
-    """Why runs of all combinations have no result: what broke once is not trained again."""
-    file = out / "broken.json"
-    return json.loads(file.read_text()) if file.is_file() else {}
-
-
-def keep_broken(out: Path, reasons: dict[str, str]) -> None:
-    """Writes down why runs have no result."""
-    broken = {name: reason for name, reason in reasons.items() if (out / name / "run.json").is_file()}
-    if broken:
-        replace_file(out / "broken.json", json.dumps(broken, indent=2).encode() + b"\n")
-
-
 def name_of(choice: Choice) -> str:
-    """The folder of a choice."""
+    """The folder name of a setting."""
     return "-".join(f"{field}-{text}".replace("/", "_") for field, text in choice.items())
 
 
-def words(choice: Choice) -> str:
-    """A choice for people."""
-    return ", ".join(f"{field} = {text}" for field, text in choice.items())
-
-
-def row_of(axes: list[Axis], choice: Choice, out: Path, error: str | None, show_test: bool = False) -> dict[str, Any]:
-    """What came of a choice: accuracy on validation at the epoch that the run chose, or why there is none."""
-    folder = RunFolder(out / name_of(choice))
-    setting = {axis.field: axis.read(choice[axis.field]) for axis in axes}
-    row: dict[str, Any] = {
-        "setting": setting,
-        "validation": {},
-        "epoch": None,
-        "error": error,
-        "folder": str(folder.path),
-    }
-    result = None if error else folder.result()
-    if result is not None:
-        row["epoch"] = result["chosen"]["epoch"]
-        row["validation"] = next(line["validation"] for line in folder.history() if line["epoch"] == row["epoch"])
-    if show_test:
-        tested = result["chosen"] if result else {}
-        row["test"] = {name: share for name, share in tested.items() if name != "epoch"}
-    return row
-
-
 def columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The rows as a table for files."""
+    """The rows of a search by columns."""
     table = {field: [row["setting"][field] for row in rows] for field in rows[0]["setting"]}
     for part in ("validation", "test"):
         for name in dict.fromkeys(name for row in rows for name in row.get(part, {})):

@@ -1,50 +1,48 @@
-"""What a search is over: fields of a run or of its method, each with values or a range, and the runs they make."""
+"""The space of a search: fields of a run or its method, each with values or a range, and the runs of all settings."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass
 from itertools import product
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
-from orat.cli.flags import one_of, reader, run_from, written
 from orat.core.errors import InputError, unknown
+from orat.core.options import one_of, reader, written
 from orat.methods import METHODS
 from orat.training.run import Run
+from orat.training.text import Texts, declared_fields, run_from
 
-Choice = dict[str, str]  # field -> value, as it is written on the command line
+Choice = dict[str, str]  # a setting: field -> value as on the command line
 
-DECIDE_DATA = (
-    "data", "image_size", "labels", "noise", "noise_rate", "noise_seed", "without_outliers_of", "validation", "seed",
-)  # fmt: skip
+DECIDE_DATA = ("data", "image_size", "labels", "noise", "noise_rate", "noise_seed", "validation", "seed")
 DECIDE_ATTACK = ("eps", "norm")  # of validation
 
 
 @dataclass(frozen=True)
 class Values:
-    """A field and the values to try, by how they are written."""
+    """A searched field and a list of values, each under the text of the command line."""
 
     field: str
     by_text: dict[str, Any]
 
     def corners(self) -> list[str]:
-        """All of them."""
+        """All values as text."""
         return list(self.by_text)
 
     def read(self, text: str) -> Any:
-        """The value that is written so."""
+        """The value of a text."""
         return self.by_text[text]
 
     def record(self) -> list[str]:
-        """As plain JSON."""
+        """The values as plain JSON."""
         return list(self.by_text)
 
 
 @dataclass(frozen=True)
 class Range:
-    """A field and the numbers between which to try; whole ones between whole ones."""
+    """A field and a range of numbers, whole numbers if both ends are."""
 
     field: str
     low: int | float
@@ -52,15 +50,15 @@ class Range:
     log: bool
 
     def corners(self) -> list[str]:
-        """Its ends."""
+        """Both ends as text."""
         return [str(self.low), str(self.high)]
 
     def read(self, text: str) -> int | float:
-        """The value that is written so."""
+        """The value of a text."""
         return type(self.low)(text)
 
     def record(self) -> str:
-        """As it is written."""
+        """The range as on the command line."""
         return f"{'log:' if self.log else ''}{self.low}..{self.high}"
 
 
@@ -68,71 +66,68 @@ Axis = Values | Range
 
 
 def axes_of(over: Mapping[str, Any]) -> list[Axis]:
-    """The fields of a search; each has values, or text as on the command line: 0.1,0.2 or 0.05..0.5 or log:0.01..1."""
+    """The fields of a search with values, or with text as on the command line: 0.1,0.2 or 0.05..0.5 or log:0.01..1."""
     if not over:
-        raise InputError("nothing to search over: name a field and its values, such as m=0.1,0.2")
+        raise InputError("there is no field to search over: give a field and its values, such as m=0.1,0.2")
     return [axis_of(name.strip().removeprefix("--").replace("-", "_"), tried) for name, tried in over.items()]
 
 
 def axis_of(name: str, tried: Any) -> Axis:
-    """One field with what to try."""
+    """One searched field with a list of values or a range."""
     field, hint = declared(name)
     try:
         if not isinstance(tried, str):
             if not isinstance(tried, Iterable):
                 raise InputError(f"{tried!r} is one value: give a list of them")
-            return listed(name, [written(name, value) for value in tried])
+            return listed(name, [written(field, value) for value in tried])
         if ".." in tried and {*(get_args(hint) or (hint,))} <= {int, float, NoneType}:
             return between(name, tried, reader(field, hint))
-        separator = ";" if hint == tuple[int, ...] else ","  # there, a value has commas itself
+        separator = ";" if hint == tuple[int, ...] else ","  # a value has commas
         return listed(name, [text.strip() for text in tried.split(separator) if text.strip()])
     except InputError as error:
         raise InputError(f"--over {name}: {error}") from None
 
 
 def declared(name: str) -> tuple[Field[Any], Any]:
-    """Where a field is declared, and its type."""
-    known: dict[str, tuple[Field[Any], Any]] = {}
-    for cls in (*METHODS.values(), Run):
-        hints = get_type_hints(cls)
-        known |= {field.name: (field, hints[field.name]) for field in fields(cls)}
+    """The declaration and the type of a field."""
+    known = declared_fields()
     if name not in known:
         raise unknown("field to search over:", name, known, listed=False)
     return known[name]
 
 
 def listed(name: str, texts: list[str]) -> Values:
-    """Values, each once however often it is written."""
+    """Values from texts, without repetitions."""
     if not texts:
-        raise InputError(f"no values: write them as {name}=A,B,...")
+        raise InputError(f"no values: give {name}=A,B,...")
     field, hint = declared(name)
     values: dict[str, Any] = {}
     for text in texts:
         value = one_of(text, tuple(METHODS), "method") if name == "method" else reader(field, hint)(text)
-        # 1 is a count and 1.0 is everything
+        # 1 is a count, 1.0 a fraction
         if not any(value == other and type(value) is type(other) for other in values.values()):
             values[text] = value
     return Values(name, values)
 
 
 def between(name: str, text: str, read: Any) -> Range:
-    """A range of numbers."""
+    """A range from text."""
     low, _, high = text.removeprefix("log:").partition("..")
     ends = [read(end.strip()) for end in (low, high)]
     if any(isinstance(end, float) for end in ends):
         ends = [float(end) for end in ends]
     if not ends[0] < ends[1]:
-        raise InputError(f"{text} is no range: the first number must be the smaller one")
+        raise InputError(f"{text} is no range: give the smaller number first")
     if text.startswith("log:") and ends[0] <= 0:
-        raise InputError(f"{text}: a logarithmic scale has no {low.strip()}; begin above 0")
+        raise InputError(f"{text}: a logarithmic scale starts above 0, not at {low.strip()}")
     return Range(name, ends[0], ends[1], text.startswith("log:"))
 
 
-def run_of(flags: Namespace, choice: Choice) -> Run:
-    """The run of one choice; refuses one that holds nothing out to choose by."""
-    run = run_from(Namespace(**vars(flags) | choice))
+def run_of(texts: Texts, choice: Choice) -> Run:
+    """The run of one setting; refuses a run without validation samples."""
+    run = run_from({**texts, **choice})
     if run.validation == 0:
-        raise InputError("validation = 0 holds nothing out to choose by: give a share, such as --validation 0.05")
+        raise InputError("validation = 0 leaves no samples to rank by: give a share, such as --validation 0.05")
     return run
 
 
@@ -142,22 +137,24 @@ def choices_of(axes: list[Axis]) -> list[Choice]:
     return [dict(zip((axis.field for axis in axes), texts, strict=True)) for texts in combinations]
 
 
-def first_run(flags: Namespace, axes: list[Axis]) -> Run:
-    """The run of the first choice that makes one; where none does, the first reason why."""
+def first_run(texts: Texts, axes: list[Axis]) -> Run:
+    """The run of the first valid setting; if no setting is valid, the first error."""
     reasons = []
     for choice in choices_of(axes):
         try:
-            return run_of(flags, choice)
+            return run_of(texts, choice)
         except InputError as error:
             reasons.append(error)
     raise reasons[0]
 
 
 def doubts(axes: list[Axis]) -> list[str]:
-    """A sentence for each field whose values cannot be compared by accuracy on validation."""
+    """A warning for each field whose values cannot be compared by validation accuracy."""
     found = []
     for axis in axes:
         decides = "attack" if axis.field in DECIDE_ATTACK else "images or labels" if axis.field in DECIDE_DATA else ""
         if decides:
-            found.append(f"{axis.field} decides the {decides} of validation too: its values do not compare by accuracy")
+            found.append(
+                f"{axis.field} changes the {decides} of validation, so accuracies of its values do not compare"
+            )
     return found

@@ -29,8 +29,7 @@ from orat.training.learner import Learner, warm
 from orat.training.loop import fit
 from orat.training.observers import Lines
 from orat.training.run import Run
-from orat.training.scouts import MOST_EPOCHS, Plan, check_folds, groups_of, plan_for
-from orat.training.setup import Parts
+from orat.training.setup import MOST_EPOCHS, Parts, Plan, check_folds, groups_of, plan_for
 from orat.training.views import Views
 
 WARMUP = 0.5  # epochs in which the rate rises

@@ -1,4 +1,4 @@
-"""First weights from a finished run or from a file, instead of random ones."""
+"""Initial weights from a finished run or from a file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ MEAN, STD = "0.mean", "0.std"  # the normalization's names in our networks: it c
 NETWORK = "1"
 
 
-def load_first(model: nn.Module, run: Run) -> dict[str, Any] | None:
-    """Loads the weights that the run names, if any, into its new network; returns what result.json says of them.
+def load_first(model: nn.Module, run: Run, path: str) -> dict[str, Any]:
+    """Loads initial weights into the new network of a run, and returns their origin for result.json.
 
-    Where they are for another number of classes, the new network's own last layer stays.
+    The last layer of the new network stays where the weights are for another number of classes.
     """
-    if run.init_from is None:
-        return None
-    file = weights_file(Path(run.init_from))
+    file = weights_file(Path(path))
     tensors = read_weights(file)
     unwrap(tensors, model)
     for name, value in tensors.items():
@@ -36,7 +34,7 @@ def load_first(model: nn.Module, run: Run) -> dict[str, Any] | None:
     target = model if MEAN in tensors else model.get_submodule(NETWORK)
     classes = keep_own_head(target, tensors)
     fit(target, tensors, f"{file} does not fit {run.model} on this data")
-    return {"path": run.init_from, "sha256": short_hash(file), "classes": classes}
+    return {"path": path, "sha256": short_hash(file), "classes": classes}
 
 
 def weights_file(path: Path) -> Path:

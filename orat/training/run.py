@@ -1,4 +1,4 @@
-"""A run: all that decides a training, one frozen value with an id. Imports no torch, so that help texts are quick."""
+"""A run: all settings of a training as a frozen value with an id. Imports no torch, to keep help texts quick."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import json
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import size
-from orat.core.options import check_choices, option
-from orat.methods import METHODS, NAMES, Method
+from orat.core.numbers import size, size_text
+from orat.core.options import check_choices, field_types, option
+from orat.methods import METHODS
 from orat.training.defaults import defaults_for
+
+if TYPE_CHECKING:
+    from orat.methods import Method
 
 FORMAT = 2  # of run.json
 
@@ -25,48 +28,51 @@ NOT_NEGATIVE = (
 
 @dataclass(frozen=True)
 class Run:
-    """All that decides a training; what is left None is filled in by data set, so that a run is always complete."""
+    """All settings of a training; a field left None gets a value for the data set, so that a run is complete."""
 
-    data: str = option("sample", "data set: a name (see `orat data`), an image folder, a .npz or a .tar file")
-    method: Method = option(None, "what to train, such as at or orat; see `orat methods`")
-    model: str = option(None, "network: lenet, small_cnn, demo_cnn, resnet18, resnet34, wrn-32-10, mlp-64, ...")
+    data: str = option(
+        "sample", "data set: a name (see `orat list data`), an image folder, a .npz or a .tar file", shown="NAME|PATH"
+    )
+    method: Method = option(
+        None, "training method, such as at or orat; see `orat list methods`", type=object, shown="NAME"
+    )
+    model: str = option(None, "network, such as lenet or resnet18; see `orat list models`", shown="NAME")
     eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
-    norm: Literal["linf", "l2", "l1"] = option("linf", "norm of that radius")
+    norm: Literal["linf", "l2", "l1"] = option("linf", "norm of the radius")
     attack_steps: int = option(None, "steps of the training attack")
-    attack_step_size: float = option(None, "their size; a quarter of eps if not given")
+    attack_step_size: float = option(None, "size of a step", unset="eps/4")
     attack_start: Literal["uniform", "gaussian", "none"] = option(
-        None, "where the training attack starts", unset="gaussian for trades, mart and mail, else uniform"
+        None, "start of the training attack", unset="gaussian for trades, mart and mail, else uniform"
     )
     attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
-    attack_mode: Literal["eval", "train"] = option("eval", "mode of the network while it is attacked")
+    attack_mode: Literal["eval", "train"] = option("eval", "mode of the network during the attack")
     noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors", "instance"] = option(
-        "none", "labels to flip"
+        "none", "kind of noise added to the training labels"
     )
-    noise_rate: float = option(0.0, "share of the labels to flip")
-    noise_seed: int = option(0, "seed of the flips, apart from the training's")
-    labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)")
-    init_from: str | None = option(None, "finished run's folder, or file of weights, to start from")
-    validation: float = option(None, "share of the training set that is held out to choose an epoch")
+    noise_rate: float = option(0.0, "share of the labels to change")
+    noise_seed: int = option(0, "seed of the noise, independent of --seed")
+    labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)", shown="FILE")
+    init_from: str | None = option(None, "start from the weights of a finished run or in a file", shown="PATH")
+    validation: float = option(None, "share of the training set held out to choose an epoch")
     epochs: int = option(None, "passes over the training set")
     lr: float = option(None, "learning rate")
-    milestones: tuple[int, ...] = option(None, "epochs from which on the rate is divided by 10, such as 20,40")
-    warmup: float = option(None, "epochs over which the rate rises from 0")
-    batch_size: int = option(None, "samples a step")
+    milestones: tuple[int, ...] = option(None, "epochs at which the learning rate is divided by 10, such as 20,40")
+    warmup: float = option(None, "epochs over which the learning rate rises from 0")
+    batch_size: int = option(None, "samples in a training step")
     momentum: float = option(0.9, "momentum of SGD")
     weight_decay: float = option(None, "weight decay of SGD")
-    augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of training images")
-    image_size: tuple[int, int] | None = option(None, "resize a folder's images to this, such as 32x48", parse=size)
-    normalize: bool = option(False, "normalize by the training set's mean and deviation, inside the network")
-    precision: Literal["auto", "mixed", "tf32", "float32"] = option(
-        "auto", "arithmetic: mixed with bfloat16, TF32 or plain; auto is mixed on a GPU, plain on a CPU"
+    augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of the training images")
+    image_size: tuple[int, int] | None = option(
+        None, "resize the images of a folder to this, such as 32x48", parse=size, write=size_text
     )
-    seed: int = option(0, "seed of the weights, the batches and the attacks")
+    normalize: bool = option(False, "normalize by the mean and deviation of the training set, inside the network")
+    precision: Literal["auto", "mixed", "tf32", "float32"] = option(
+        "auto", "arithmetic: bfloat16 mixed with float32, TF32, or float32; auto: mixed on a GPU, float32 on a CPU"
+    )
+    seed: int = option(0, "seed of weights, batches and attacks")
 
     def __post_init__(self) -> None:
-        if self.method is None:
-            raise unknown("method", "None", METHODS)
-        if not isinstance(self.method, Method):
-            raise InputError(f"method = {self.method!r}: give a value such as orat.ORAT(m=0.3)")
+        check_method(self.method)
         defaults = defaults_for(self.data)
         epochs = defaults["epochs"] if self.epochs is None else self.epochs
         scaled = {round(share * epochs) for share in defaults["milestones"]}
@@ -85,8 +91,7 @@ class Run:
     @property
     def method_name(self) -> str:
         """The method's name on the command line."""
-        kind = type(self.method)
-        return NAMES.get(kind, f"{kind.__module__}:{kind.__qualname__}")
+        return METHODS.name_of(type(self.method))
 
     @property
     def id(self) -> str:
@@ -104,7 +109,10 @@ class Run:
     def from_record(cls, record: dict[str, Any]) -> Run:
         """The run that a record describes."""
         if record.get("format") != FORMAT:
-            raise InputError(f"run format {record.get('format')!r} is not {FORMAT}: written by another version of orat")
+            raise InputError(
+                f"the run is from an incompatible version of orat (format {record.get('format')}, not {FORMAT}): "
+                "use that version, or train again in a new folder"
+            )
         plain = {name: value for name, value in record.items() if name != "format"}
         method = dict(plain.pop("method"))
         for name in ("milestones", "image_size"):
@@ -118,18 +126,28 @@ def method_class(name: str) -> type[Method]:
         return METHODS[name]
     module, _, attribute = name.partition(":")
     found = getattr(sys.modules.get(module), attribute, None)
-    if not (isinstance(found, type) and issubclass(found, Method)):
+    if not isinstance(found, type):
         raise InputError(f"the method {name} of the run is not part of orat: import {module} before")
     return found
 
 
 def floats(value: Run | Method) -> dict[str, float]:
-    """The fields that are floats, however they were written."""
-    return {name: float(getattr(value, name)) for name, hint in get_type_hints(type(value)).items() if hint is float}
+    """The fields of type float, as floats even where a whole number was given."""
+    return {name: float(getattr(value, name)) for name, hint in field_types(type(value)).items() if hint is float}
+
+
+def check_method(method: object) -> None:
+    """Refuses a value that is no training method."""
+    from orat.methods import Method  # here, because it imports torch
+
+    if method is None:
+        raise unknown("method", "None", METHODS)
+    if not isinstance(method, Method):
+        raise InputError(f"method = {method!r}: give a value such as orat.methods.ORAT(m=0.3)")
 
 
 def check(run: Run) -> None:
-    """Refuses values that cannot be meant."""
+    """Refuses values without a meaning."""
     if not run.eps >= 0 or (run.norm == "linf" and run.eps > 1):
         raise InputError(
             f"eps = {run.eps:g}: inputs live in [0, 1], so the radius does too; did you mean {run.eps:g}/255?"
@@ -139,7 +157,7 @@ def check(run: Run) -> None:
     if run.noise != "none" and run.noise_rate == 0:
         raise InputError(f"noise = {run.noise!r} with noise_rate = 0 flips nothing: give a rate, such as 0.4")
     if run.noise == "none" and run.noise_rate > 0:
-        raise InputError(f"noise_rate = {run.noise_rate:g} without noise: say which, such as --noise symmetric")
+        raise InputError(f"noise_rate = {run.noise_rate:g} without noise: give its kind, such as --noise symmetric")
     if run.labels is not None and run.noise != "none":
         raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
     if not 0 <= run.validation < 1:
@@ -153,7 +171,7 @@ def check(run: Run) -> None:
 
 
 def read_run(folder: Path) -> Run:
-    """The run whose folder this is."""
+    """The run in a folder."""
     file = folder / "run.json"
     if not file.is_file():
         raise InputError(f"{folder} is not a run folder: there is no run.json in it; give the folder of a run")

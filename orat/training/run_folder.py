@@ -127,7 +127,7 @@ class RunFolder:
 
     def save_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """Tensors by name as one safetensors file."""
-        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}  # no shared memory
         replace_file(self.path / f"{name}.safetensors", tensor_bytes(plain))
 
     def has_tensors(self, name: str) -> bool:
@@ -151,6 +151,11 @@ class RunFolder:
         """Writes the result, whose presence means done, and removes what only an unfinished run needs."""
         self.write_json("result.json", result)
         (self.path / "resume.pt").unlink(missing_ok=True)
+
+
+def default_folder(run: Run) -> Path:
+    """The folder of a run without --out: the same run, the same folder."""
+    return Path("runs") / f"{Path(run.data).stem}-{run.method_name.rpartition(':')[2]}-{run.id}"
 
 
 def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:

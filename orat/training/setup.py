@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,26 @@ from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, relabel
-from orat.methods.base import Setting
+from orat.methods.base import Scouts, Setting
 from orat.models import catalog as models
+from orat.models.catalog import CONVOLUTIONAL
+from orat.models.operations import forward_operations
+from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.run import Run
+
+QUICK = "quick_cnn"
+ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
+ANOTHER = 1_000_003  # added to the seed for each scout network
+FOLDS, MOST_FOLDS = 2, 20
+EPOCHS, STEPS = 36, 3500  # of quick networks: enough of either
+MOST_EPOCHS = 100  # of few samples, where cost does not count: more are no help
+OTHERS = 0.4  # share of these epochs for other networks: LeNet judges MNIST as well after 14 epochs as after 20
+SHARE = 0.07  # of the run's arithmetic at most, which on a GPU is twice the share of its time
+FEWEST = 8  # epochs at least, if the run has as many
+LARGEST_BATCH, FEWEST_STEPS = 512, 100  # samples that a GPU takes at once, and steps that an epoch should have
+OWN_BATCH = 128  # the batch size for which the networks' own rates hold
+RATE = 0.06  # of networks that are not quick
 
 
 def with_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
@@ -60,7 +79,7 @@ def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
     """A training set as read with the run's labels, and where the samples lie in it that its label file keeps."""
     kept = torch.arange(len(train))
     if run.labels is not None:
-        labels = from_file(Path(run.labels), len(train), train.classes)
+        labels = from_file(run.labels, len(train), train.classes, train.paths)
         kept = (labels != LEFT_OUT).nonzero().flatten()
         train = relabel(train.take(kept), labels[kept])
     return with_noise(train, run.noise, run.noise_rate, run.noise_seed), kept
@@ -85,3 +104,73 @@ def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel, of values in [0, 1]."""
     values = train.images.double().movedim(1, 0).flatten(1) / (255 if train.images.dtype == torch.uint8 else 1)
     return values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How scout networks are trained."""
+
+    make: Callable[[int], nn.Module]  # the network of a fold
+    cost: float  # of an epoch of two folds, in epochs of the run
+    quick: bool  # whether the network learns at a high rate
+    epochs: int
+    batch_size: int
+    scale: float  # the batch size as a multiple of the run's
+    folds: int = FOLDS
+
+
+def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan:
+    """Scout networks that train as long as it helps, whatever it costs."""
+    train, n = parts.train, len(parts.train)
+    model = scouts.model or cheaper(run, train)
+    theirs, own = operations(run, train, model), operations(run, train, run.model)
+    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # predicting is a forward pass
+    batch_size = min(LARGEST_BATCH, max(run.batch_size, n // FEWEST_STEPS))
+    epochs = max(EPOCHS, ceil(STEPS * batch_size / n))
+    make = partial(another, replace(run, model=model), train)
+    return Plan(make, cost, model == QUICK, epochs, batch_size, batch_size / run.batch_size, folds)
+
+
+def another(run: Run, train: Dataset, number: int) -> nn.Module:
+    """A network of the run with initial weights of its own."""
+    return build_model(replace(run, seed=run.seed + (number + 1) * ANOTHER), train)
+
+
+def cheaper(run: Run, train: Dataset) -> str:
+    """The network with less arithmetic: the quick network for images, or the run's own."""
+    if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
+        return run.model
+    return min((run.model, QUICK), key=partial(operations, run, train))
+
+
+def operations(run: Run, train: Dataset, model: str) -> int:
+    """The arithmetic of a forward pass of one sample through a network."""
+    return forward_operations(build_model(replace(run, model=model), train), train.shape)
+
+
+def affordable(plan: Plan, run: Run, epochs: int | None) -> Plan:
+    """The plan with the given number of epochs, or with as many as cost little beside the run."""
+    enough = plan.epochs if plan.quick else int(OTHERS * plan.epochs)
+    most = max(int(SHARE * run.epochs / plan.cost), min(FEWEST, run.epochs))
+    return replace(plan, epochs=epochs or min(enough, most))
+
+
+def check_folds(folds: int, epochs: int | None, n: int | None = None) -> None:
+    """Refuses numbers of folds and epochs that give no predictions."""
+    if not 2 <= folds <= MOST_FOLDS or (n is not None and folds > n):
+        raise InputError(f"folds = {folds}: give 2 to {MOST_FOLDS}, and no more than there are samples")
+    if epochs is not None and epochs < 1:
+        raise InputError(f"epochs = {epochs}: give 1 or more")
+
+
+def groups_of(networks: nn.ModuleList, plan: Plan, lr: float) -> list[dict[str, Any]]:
+    """The networks' parameters with their peak rate: the network's own or the run's, the higher one.
+
+    Their own rate comes with weight decay and Nesterov's momentum; quick networks always take their own.
+    """
+    of_run = lr * plan.scale
+    own = (QuickCNN.rate if plan.quick else RATE) * plan.batch_size / OWN_BATCH
+    group: dict[str, Any] = {"lr": lr, "peak": of_run}
+    if plan.quick or own > of_run:
+        group |= {"peak": own, "weight_decay": QuickCNN.decay, "nesterov": True}
+    return [{"params": list(network.parameters()), **group} for network in networks]

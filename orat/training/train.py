@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.core.console import Display
-from orat.core.device import choose_device
+from orat.core.device import choose_device, hardware, versions
 from orat.core.numbers import radius
-from orat.core.provenance import hardware, versions
 from orat.data.loader import Loader, ResidentLoader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
@@ -39,9 +38,8 @@ from orat.training.observers import (
     Warnings,
 )
 from orat.training.run import Run
-from orat.training.run_folder import RunFolder
-from orat.training.scouts import Plan, affordable, plan_for
-from orat.training.setup import Parts, build_model, prepare, setting_of
+from orat.training.run_folder import RunFolder, default_folder
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, setting_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -92,11 +90,6 @@ def training(
     return (yield from session.events(observers))
 
 
-def default_folder(run: Run) -> Path:
-    """The folder of a run without --out: the same run, the same folder."""
-    return Path("runs") / f"{Path(run.data).stem}-{run.method_name.rpartition(':')[2]}-{run.id}"
-
-
 class Session:
     """One sitting at a run in its folder: from the last checkpoint to the result, or to the next interruption."""
 
@@ -119,8 +112,8 @@ class Session:
         """Trains from the last checkpoint to the last epoch, then tests."""
         run, scouts = self.run, self.run.method.scouts()
         model = build_model(run, self.parts.train)
-        if not self.folder.can_resume():
-            self.origin = load_first(model, run)
+        if run.init_from is not None and not self.folder.can_resume():
+            self.origin = load_first(model, run, run.init_from)
         model = model.to(self.device)
         plan = None if scouts is None else affordable(plan_for(run, self.parts, scouts), run, scouts.epochs)
         state = run.method.start(setting_of(run, self.parts)) if plan is None else None

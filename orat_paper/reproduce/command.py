@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orat.cli.arguments import add_command, add_many, at_once_of, listed, read
-from orat.cli.output import print_json, say
+from orat.cli.flags import add_command, add_many, at_once_of, listed, read
+from orat.cli.tables import print_json, say
 from orat.core.errors import InputError, unknown
 from orat.core.numbers import wholes
 

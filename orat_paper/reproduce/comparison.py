@@ -7,7 +7,7 @@ from functools import cache
 from statistics import mean, stdev
 from typing import Any
 
-from orat.core.provenance import commit, versions
+from orat.core.device import commit, versions
 from orat.training.run_folder import RunFolder
 from orat_paper.reproduce.artifacts import Artifact, rows
 from orat_paper.reproduce.cells import Cell

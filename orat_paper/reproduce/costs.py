@@ -8,7 +8,7 @@ from functools import cache
 from orat.methods import ST, AoRR
 from orat.models.catalog import build
 from orat.models.operations import forward_operations
-from orat.training.scouts import ATTACKED, LEARNED
+from orat.training.setup import ATTACKED, LEARNED
 from orat_paper.reproduce.settings import Trial
 
 # Shape, classes, training and test samples.

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from orat.cli.subjects import first_test_images
+from orat.cli.evaluate import first_test_images
 from orat.core.console import SILENT, Bar, Display
-from orat.core.device import choose_device
+from orat.core.device import choose_device, commit, hardware
 from orat.core.errors import InputError, unknown
-from orat.core.provenance import commit, hardware
 from orat.data import catalog as datasets
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import default_batch

@@ -6,8 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orat.cli.arguments import add_command, read
-from orat.cli.output import print_json, say
+from orat.cli.flags import add_command, read
+from orat.cli.tables import print_json, say
 from orat.core.errors import InputError
 from orat.core.numbers import whole
 

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from orat.core.console import SILENT
-from orat.core.provenance import commit
+from orat.core.device import commit
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.models.layers import dropouts

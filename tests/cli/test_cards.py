@@ -6,21 +6,24 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 
 import pytest
 from test_cli import wrong
 
-from orat.cli.cards import HEADINGS, Card, cards
+from orat.attacks.suite import ATTACKS
+from orat.cli.cards import HEADINGS, Card, cards, lines, title_of
 from orat.cli.main import main
-from orat.methods import METHODS
+from orat.methods import AT, METHODS, ORAT
+from orat.models.catalog import NAMES
 
 TEXTS = [field.name for field in fields(Card) if field.type == "str"]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints that goes well."""
-    assert main(["methods", *arguments]) == 0
+    assert main(["list", "methods", *arguments]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
     return captured.out
@@ -36,13 +39,13 @@ def test_every_method_has_a_card() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_card_leaves_nothing_out_and_tells_its_idea_in_two_sentences(name: str) -> None:
+def test_a_card_leaves_nothing_out_and_states_its_idea_in_two_sentences(name: str) -> None:
     card = cards()[name]
-    assert len(TEXTS) == 8
+    assert len(TEXTS) == 10
     for field in TEXTS:
         text = getattr(card, field)
         assert text.strip() == text
-        assert text
+        assert text or field == "ours"
         assert "\n" not in text
         assert "  " not in text.replace(",  ", ", ").replace("  or  ", " or ")  # which part the terms of a formula
     assert len(re.findall(r"[.!?](?=\s|$)", card.idea)) == 2
@@ -79,15 +82,15 @@ def test_the_list_has_a_row_for_every_method_and_names_the_papers_other_rows(
     text = printed(capsys)
     rows = [line.split()[0] for line in text.splitlines() if re.match(r" +[a-z]+ .* \d+ *$", line)]
     assert rows == list(METHODS)
-    assert "--without-outliers-of" in text
+    assert "AT without outliers" in text
     assert "--init-from" in text
 
 
 def test_a_card_is_printed_with_every_heading_and_flag(capsys: pytest.CaptureFixture[str]) -> None:
     card = cards()["mail"]
     text = words(printed(capsys, "mail"))
-    for heading in HEADINGS.values():
-        assert heading in text
+    for field, heading in HEADINGS.items():
+        assert (words(heading) in text) == (field != "ours")
     for flag in ("--form", "--scale", "--slope", "--bias", "--beta", "--burn-in"):
         assert flag in text
     assert re.search(r"K \+ 1 forward.* K \+ 1 backward passes", text)
@@ -115,25 +118,50 @@ def test_markdown_is_a_page_with_a_section_for_each(capsys: pytest.CaptureFixtur
     section = printed(capsys, "orat", "--markdown")
     assert section[section.index("## orat") :].rstrip() in page
     assert "## aorr" not in section
-    assert "| `--m` | none: must be given | how many of the largest losses to drop" in section
+    assert "| `--m` | " in section
+    assert "**Not in the paper.** ORAT (automatic)" in section
     table = [line for line in section.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {4}
     assert len(table) == 2 + len(fields(METHODS["orat"]))
 
 
 def test_an_unknown_method_is_one_line_with_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
-    line = wrong(capsys, "methods", "mial")
+    line = wrong(capsys, "list", "methods", "mial")
     assert "unknown method 'mial': did you mean 'mail'?" in line
     assert all(name in line for name in METHODS)
-    assert "give one of them" in wrong(capsys, "methods", "--json", "--markdown")
+    assert "give one of them" in wrong(capsys, "list", "methods", "--json", "--markdown")
 
 
-@pytest.mark.parametrize("arguments", [[], ["mail"], ["--json"], ["orat", "--markdown"]])
-def test_methods_are_told_without_torch(arguments: list[str]) -> None:
+def test_only_the_card_of_orat_has_a_part_that_is_not_in_the_paper() -> None:
+    assert [name for name, card in cards().items() if card.ours] == ["orat"]
+    for words_of_ours in ("scout networks", "cross-fitting", "noise estimate", "relabeling"):
+        assert words_of_ours in cards()["orat"].ours
+
+
+def test_orat_without_m_is_called_automatic() -> None:
+    titles = [title_of(method) for method in (ORAT(), ORAT(m=0.3), AT())]
+    assert titles == ["ORAT (automatic)", "ORAT", "Adversarial training"]
+
+
+@pytest.mark.parametrize(("kind", "known"), [("attacks", ATTACKS), ("models", NAMES)])
+def test_every_attack_and_network_has_a_line_that_fits_a_terminal(
+    kind: str, known: Iterable[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sorted(lines(kind)) == sorted(known)
+    assert main(["list", kind, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["description"] for row in rows} == lines(kind)
+    assert main(["list", kind]) == 0
+    text = capsys.readouterr().out
+    for name, description in lines(kind).items():
+        assert re.search(rf"^ +{re.escape(name)} +{re.escape(description)} *$", text, re.MULTILINE)
+
+
+def test_the_list_of_methods_needs_no_torch() -> None:
     script = (
-        f"import sys\nfrom orat.cli import main\nassert main(['methods', *{arguments!r}]) == 0\n"
+        "import sys\nfrom orat.cli.main import main\nassert main(['list', 'methods']) == 0\n"
         "print('torch' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == "False False\n"
-    assert "orat" in done.stdout or "mail" in done.stdout
+    assert "orat" in done.stdout

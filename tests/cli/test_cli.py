@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,14 @@ import torch
 from PIL import Image
 from quick_runs import hears_ctrl_c
 
+import orat
+from orat.cli import main as main_module
+from orat.cli import renamed
+from orat.cli.flags import GROUPS
 from orat.cli.main import main
+from orat.core.options import flag
+from orat.methods import METHODS
+from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 
 QUICK = [
@@ -43,15 +52,17 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 COMMANDS = (
-    "train", "train-many", "search", "evaluate", "outliers", "clean", "reproduce", "theory", "methods", "data",
-    "demo", "bench",
+    "", "train", "search", "evaluate", "labels", "labels find", "labels fix", "list", "list methods", "list attacks",
+    "list models", "list data", "demo",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
-def test_help_does_not_import_torch(arguments: list[str]) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_does_not_import_torch(command: str) -> None:
+    """Without torch, which takes seconds, every help text takes a tenth of a second."""
+    arguments = [*command.split(), "--help"]
     script = (
-        "import sys\nfrom orat.cli import main\n"
+        "import sys\nfrom orat.cli.main import main\n"
         f"try: main({arguments!r})\n"
         "except SystemExit: print('torch' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
     )
@@ -60,12 +71,83 @@ def test_help_does_not_import_torch(arguments: list[str]) -> None:
     assert "usage: orat" in done.stdout
 
 
-def test_every_field_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    text = capsys.readouterr().out
-    for flag in ("--data", "--noise-rate", "--eps", "--k", "--m", "--solver", "--burn-in", "--milestones", "--seed"):
-        assert flag in text
+def helped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The help text of a command."""
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def flags_in(text: str) -> set[str]:
+    """The flags that a help text explains."""
+    return set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", ["train", "search"])
+def test_every_field_of_a_run_has_a_flag_in_a_group_and_methods_add_theirs(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = helped(capsys, command)
+    own = {flag(field.name) for field in fields(Run)}
+    assert own <= flags_in(plain)
+    titles = re.findall(r"^([a-z ]+):$", plain, re.MULTILINE)
+    assert titles == ["options", "method", *GROUPS, "execution"]
+    for method in METHODS:
+        more = flags_in(helped(capsys, command, "--method", method)) - flags_in(plain)
+        assert more == {flag(field.name) for field in fields(METHODS[method])}
+
+
+def test_every_field_of_a_run_is_in_one_group() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted([*grouped, "method"]) == sorted(field.name for field in fields(Run))
+
+
+def test_methods_that_vary_bring_their_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {"--m", "--alpha"} <= flags_in(helped(capsys, "train", "--vary", "method=aorr,wmmr"))
+    assert {"--m", "--beta"} <= flags_in(helped(capsys, "search", "--over", "method=orat,mart"))
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"orat {orat.__version__}\n"
+
+
+@pytest.mark.parametrize(("old", "new"), renamed.COMMANDS.items())
+def test_an_old_command_points_out_its_new_name_and_does_the_same(
+    old: str, new: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in ((old, "--help"), (*new, "--help")):
+        with pytest.raises(SystemExit):
+            main(list(arguments))
+    captured = capsys.readouterr()
+    assert captured.err == f"orat {old} is now orat {' '.join(new)}\n"
+    first, second = captured.out[: len(captured.out) // 2], captured.out[len(captured.out) // 2 :]
+    assert first == second
+    assert f"usage: orat {' '.join(new)}" in first
+
+
+@pytest.mark.parametrize("name", renamed.REMOVED)
+def test_what_was_removed_is_answered_with_its_replacement(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", "--method", "orat", name, "x"] if name.startswith("--") else [name]
+    assert wrong(capsys, *arguments) == f"orat: {name} was removed: {renamed.REMOVED[name]}\n"
+
+
+def test_a_renamed_engine_is_answered_with_its_new_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "give --engine folded" in wrong(capsys, "train", "--method", "at", "--engine", "replica")
+
+
+def test_a_plug_in_is_imported_for_its_own_command_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point = EntryPoint("broken", "no_such_module:add", "orat.commands")
+    monkeypatch.setattr(main_module, "plugins", lambda group: {"broken": point})
+    assert main(["list", "attacks"]) == 0
+    assert "no_such_module" in helped(capsys)
+    with pytest.raises(ModuleNotFoundError):
+        main(["broken"])
 
 
 def test_train_then_evaluate_agree_and_print_json(
@@ -146,7 +228,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tiny: str, tmp_path: Path) ->
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )  # fmt: skip
     assert full.returncode == 2, full.stderr
-    assert "what was saved before is whole" in full.stderr.splitlines()[-1]
+    assert "checkpoints saved before are intact" in full.stderr.splitlines()[-1]
     assert "Traceback" not in full.stderr
     assert not [file for file in out.iterdir() if file.name.endswith(".new")]
     again = subprocess.run(train, capture_output=True, text=True, check=True)
@@ -167,15 +249,18 @@ def test_ctrl_c_says_how_to_go_on(tiny: str, tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize(("name", "goes_on"), [("search", True), ("theory", False), ("bench", False)])
+@pytest.mark.parametrize(
+    ("words", "function", "goes_on"),
+    [("search", "search.run", True), ("evaluate", "evaluate.run", True), ("list data", "list.list_data", False)],
+)
 def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
-    name: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, function: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stopped(arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importlib.import_module(f"orat.cli.{name}"), "run", stopped)
-    assert main([name]) == 130
+    monkeypatch.setattr(f"orat.cli.{function}", stopped)
+    assert main(words.split()) == 130
     assert capsys.readouterr().err == f"orat: stopped{'; the same command goes on from there' if goes_on else ''}\n"
 
 
@@ -184,11 +269,17 @@ def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
     [
         (["train", "--methd", "at"], "did you mean '--method'"),
         (["train"], "--method is not given"),
-        (["trian"], "trian"),
+        ([], "COMMAND is missing: see orat --help"),
+        (["trian"], "unknown command 'trian': did you mean 'train'"),
+        (["labels", "fnid"], "unknown command 'fnid': did you mean 'find'"),
+        (["labels", "find"], "RUN is missing: see orat labels find --help"),
         (["train", "--method", "orta"], "did you mean 'orat'"),
-        (["train", "--method", "at", "--k", "3"], "--k is for aorr, orat"),
+        (["train", "--method", "at", "--k", "3"], "--k is for aorr, orat, not for at: leave it out"),
+        (["train", "--k", "3"], "--k is for aorr, orat: give one of them as --method"),
+        (["train", "--method", "orta", "--k", "3"], "unknown method 'orta': did you mean 'orat'"),
+        (["train", "--method", "at", "--vary", "sed=1"], "unknown field 'sed': did you mean 'seed'"),
+        (["train", "--method", "at", "--vary", "seed=1", "--vary", "seed=2"], "--vary seed is given twice"),
         (["train", "--method", "aorr"], "m is not given"),
-        (["train", "--method", "orat", "--score", "last"], "m is not given, which score last needs"),
         (["train", "--method", "orat", "--k", "0.9"], "k = 0.9"),
         (["train", "--method", "orat", "--k", "3", "--m", "5"], "k = 3, m = 5"),
         (["train", "--method", "orat", "--m", "6000"], "m = 5700 of n = 5700"),
@@ -200,13 +291,13 @@ def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
         (["train", "--method", "at", "--noise", "symmetric", "--noise-rate", "1"], "noise_rate = 1"),
         (["train", "--method", "at", "--model", "lenett"], "did you mean 'lenet'"),
         (["train", "--method", "at", "--data", "mnits"], "did you mean 'mnist'"),
-        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "orat data --download mnist"),
+        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "orat list data --download mnist"),
         (["train", "--method", "at", "--labels", "/nowhere.csv"], "/nowhere.csv"),
         (["train", "--method", "at", "--device", "gpu9"], "gpu9"),
         (["train", "--method", "at", "--normalize", "maybe"], "known are no, yes"),
         (["train", "--method", "at", "stray"], "'stray'"),
         (["evaluate", "/nowhere"], "is not a run folder"),
-        (["data", "--download", "mnits"], "did you mean 'mnist'"),
+        (["list", "data", "--download", "mnits"], "did you mean 'mnist'"),
     ],
 )
 def test_nonsense_is_answered_in_one_line_with_exit_code_2(
@@ -259,7 +350,7 @@ def test_the_demo_shows_all_methods_what_was_cut_and_the_folders(
 ) -> None:
     assert main(["demo", "--epochs", "1", "--out", str(tmp_path / "demo")]) == 0
     text = capsys.readouterr().out
-    for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "training samples were cut"):
+    for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test images", "training samples were removed"):
         assert words in text
     for name in ("at-seed0", "orat-seed0", "orat-m-seed0"):
         assert str(tmp_path / "demo" / name) in text
@@ -267,23 +358,23 @@ def test_the_demo_shows_all_methods_what_was_cut_and_the_folders(
 
 
 def test_data_lists_what_is_there(capsys: pytest.CaptureFixture[str], mnist_dir: Path) -> None:
-    assert main(["data", "--data-dir", str(mnist_dir.parent), "--json"]) == 0
+    assert main(["list", "data", "--data-dir", str(mnist_dir.parent), "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows["mnist"]["status"], rows["mnist"]["train"], rows["mnist"]["shape"]) == ("found", 60_000, [1, 28, 28])
     assert rows["cifar100"]["status"] == "missing"
     assert rows["sample"]["train"] == 6_000
-    assert main(["data", "--data-dir", str(mnist_dir.parent)]) == 0
+    assert main(["list", "data", "--data-dir", str(mnist_dir.parent)]) == 0
     text = capsys.readouterr().out
     assert "60,000" in text
     assert "toy-imbalanced-2" in text
 
 
 def test_data_checks_a_path(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", tiny, "--json"]) == 0
+    assert main(["list", "data", tiny, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["train"], row["test"], row["shape"], row["classes"]) == (300, 90, [1, 12, 12], 3)
     (tmp_path / "train" / "cat").mkdir(parents=True)
-    assert "cat" in wrong(capsys, "data", str(tmp_path))
+    assert "cat" in wrong(capsys, "list", "data", str(tmp_path))
 
 
 def test_a_device_without_a_gpu_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:

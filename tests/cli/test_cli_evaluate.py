@@ -25,7 +25,7 @@ SCRIPT = """
 import torch
 from torch import nn
 from orat.models.mlp import MLP
-from orat.models.normalize import Normalize
+from orat.models.layers import Normalize
 
 class Answer(nn.Module):
     def __init__(self, change, classes=3):
@@ -65,7 +65,7 @@ def rooted():
 def trained(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on the tiny data."""
     folder = tmp_path_factory.mktemp("trained") / "run"
-    orat.train(quick(tiny, orat.AT(), epochs=6), folder)
+    orat.train(quick(tiny, orat.methods.AT(), epochs=6), folder)
     return folder
 
 
@@ -107,7 +107,7 @@ def test_the_json_is_fractions_with_radius_norm_images_and_warnings(
     assert {file.name for file in Path(report["folder"]).iterdir()} >= {"report.json", "samples.csv", "journal.json"}
     test = orat.load_data("tiny.npz").test
     assert test is not None
-    expected = orat.evaluate(orat.load_model("run"), test, orat.suite(0.15, names=["pgd5", "fgsm"]))
+    expected = orat.evaluate(orat.load_model("run"), test, orat.attacks.suite(0.15, names=["pgd5", "fgsm"]))
     assert {name: report["accuracy"][name] for name in expected} == expected
 
 
@@ -242,7 +242,7 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
     lines = captured.out.splitlines()
     assert lines[0] == "run: accuracy in % on 90 images"
     head = next(i for i, line in enumerate(lines) if "95 % interval" in line)
-    assert lines[head].split() == ["attack", "norm", "eps", "right", "95", "%", "interval"]
+    assert lines[head].split() == ["attack", "norm", "eps", "accuracy", "95", "%", "interval"]
     rows = lines[head + 2 : head + 6]
     for (name, title), row in zip(
         {"natural": "Natural", "pgd20": "PGD-20", "pgd5x2": "pgd5x2", "worst-case": "worst case"}.items(),
@@ -255,10 +255,10 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
             *title.split(), *attacked, f"{100 * report['accuracy'][name]:.2f}", low, "-", high,
         ]  # fmt: skip
     assert len({len(line) for line in lines[head : head + 6]}) == 1
-    right = lines[head].index("right") + len("right")
+    right = lines[head].index("accuracy") + len("accuracy")
     assert all(row[right - 3] == "." and row[right] == " " for row in rows)
     worst = min(report["classes"], key=lambda row: (row["robust"], row["natural"]))
-    assert f"worst class: {worst['class']}, {worst['robust']:.2%} right in the worst case" in lines
+    assert f"worst class: {worst['class']}, worst-case accuracy {worst['robust']:.2%}" in lines
     assert lines[-1].startswith("report, samples: run/evaluations/")
     assert captured.err == "".join(f"{name}: {report['accuracy'][name]:.2%} right\n" for name in ("pgd20", "pgd5x2"))
 

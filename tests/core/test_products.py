@@ -1,4 +1,4 @@
-"""What counts is said in exact float32, whatever torch is set to; searches may be quicker."""
+"""Verdicts and predictions are computed in exact float32, whatever the settings of torch; searches are not."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from orat.attacks.pgd import PGD, Attack
 from orat.core.device import products
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import correct, predict
-from orat.training.learner import arithmetic
+from orat.training.loop import arithmetic
 
 cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
 
 
 @pytest.fixture(autouse=True)
 def ten_bits() -> Iterator[None]:
-    """Torch is set to ten bits of the fraction, as a user may have it."""
+    """A setting of torch by the user: products with ten bits of the fraction."""
     with products(exact=False):
         yield
 
 
 class Told(nn.Module):
-    """Class 1 above 0.5 in the first coordinate; keeps what torch was set to, with a gradient and without."""
+    """Class 1 above 0.5 in the first coordinate; records the settings of torch with a gradient and without."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Told(nn.Module):
 
 
 def points() -> Dataset:
-    """A few on both sides."""
+    """Eight points on both sides of the boundary."""
     x0 = torch.linspace(0.1, 0.9, 8)
     return Dataset(torch.stack([x0, torch.full_like(x0, 0.3)], 1), (x0 > 0.5).long(), ("low", "high"))
 

@@ -1,4 +1,4 @@
-"""Which training labels look wrong: the table, its scores against planted flips, the files and the page."""
+"""Label issues of a run: table, scores against planted noise, files and page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,19 @@ from html_page import Page
 from PIL import Image
 from quick_runs import NOISE, quick
 from refusals import assert_refused_in_one_line
+from torch import Tensor
 
 import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
-from orat.core.errors import InputError
+from orat.curation.find import decision_of, saved_tensors
+from orat.curation.page import heat
 from orat.curation.page import page as page_of
 from orat.noise.inject import symmetric
 from orat.noise.judge import judge
-from orat.training.run import Run
+from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
+from orat.training.setup import prepare
 
 COLUMNS = [
     "index", "path", "given_label", "predicted_label", "label_quality", "is_label_issue", "mean_loss", "times_cut",
@@ -36,16 +40,22 @@ COLUMNS = [
 
 @pytest.fixture(scope="module")
 def plain(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of adversarial training on the same labels."""
+    """A finished run of adversarial training on the same noisy labels."""
     folder = tmp_path_factory.mktemp("suspects") / "at"
     orat.train(quick(tiny, orat.AT(), **NOISE), folder, device="cpu", display=SILENT)
     return folder
 
 
 def planted(tiny: str) -> tuple[np.ndarray, np.ndarray]:
-    """The true labels of the whole training set, and the noisy ones, by their definitions."""
+    """The true and the noisy labels of the whole training set."""
     true = np.load(tiny)["y_train"]
     return true, symmetric(torch.from_numpy(true), 3, 0.2, 0).numpy()
+
+
+def saved_by(folder: Path) -> tuple[dict[str, Tensor], Tensor]:
+    """The tensors of a finished run, and its labels."""
+    parts = prepare(read_run(folder))
+    return saved_tensors(folder, parts), parts.train.labels
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
@@ -53,49 +63,46 @@ def rows_of(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(text))
 
 
-def test_every_trained_sample_has_a_row_with_what_the_run_remembered(automatic: Path, tiny: str) -> None:
+def test_every_trained_sample_has_a_row_with_the_numbers_of_the_run(automatic: Path, tiny: str) -> None:
     assert main(["outliers", str(automatic), "--device", "cpu"]) == 0
     rows = rows_of(automatic / "outliers" / "outliers.csv")
-    state = RunFolder(automatic).load_tensors("state")
-    place = {index: i for i, index in enumerate(state["index"].tolist())}
+    saved, labels = saved_by(automatic)
+    place = {index: i for i, index in enumerate(saved["id"].tolist())}
     _, noisy = planted(tiny)
     assert list(rows[0]) == COLUMNS
-    assert sorted(int(row["index"]) for row in rows) == state["index"].tolist()
+    assert sorted(int(row["index"]) for row in rows) == saved["id"].tolist()
     assert [int(row["rank"]) for row in rows] == list(range(1, 271))
     for row in rows:
         i = place[int(row["index"])]
         assert row["path"] == ""
         assert row["given_label"] == str(noisy[int(row["index"])])
-        assert float(row["label_quality"]) == pytest.approx(1 - state["wrong"][i].item(), abs=1e-6)
-        assert row["is_label_issue"] == str(bool(state["weights"][i] == 0 or state["restored"][i]))
-        assert float(row["mean_loss"]) == pytest.approx(state["mean_loss"][i].item(), abs=1e-4)
-        assert int(row["times_cut"]) == state["times_cut"][i]
+        assert float(row["label_quality"]) == pytest.approx(1 - saved["verdict_p_wrong"][i].item(), abs=1e-6)
+        assert row["is_label_issue"] == str(bool(~saved["keep"][i] | (saved["labels"][i] != labels[i])))
+        assert float(row["mean_loss"]) == pytest.approx(-saved["log_probs"][i, labels[i]].item(), abs=1e-5)
+        assert int(row["times_cut"]) == saved["memory.times_cut"][i]
 
 
-def test_a_run_of_an_earlier_version_is_refused(automatic: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(automatic, tmp_path / "earlier")
-    state = RunFolder(folder).load_tensors("state")
-    RunFolder(folder).save_tensors("state", {name: state[name] for name in state if name not in ("restored", "sure")})
-    with pytest.raises(
-        InputError, match="of an earlier version of orat, which remembered other things: train it again"
-    ):
-        orat.suspects(folder, device="cpu")
+def test_a_run_of_an_incompatible_version_is_refused(plain: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(plain, tmp_path / "earlier")
+    RunFolder(folder).save_tensors("state", {"places": torch.arange(3)})
+    words = "is from an incompatible version of orat: train it again"
+    assert_refused_in_one_line(lambda: orat.find_label_issues(folder, device="cpu"), words)
 
 
-def test_what_is_remembered_is_the_verdict_on_the_averaged_answers(automatic: Path) -> None:
-    state = RunFolder(automatic).load_tensors("state")
-    found = orat.suspects(automatic, device="cpu")
-    log_probs = torch.stack([state[name].double().log_softmax(1) for name in ("answers", "own_answers")])
-    again = judge(log_probs, state["given"])
+def test_the_saved_verdict_is_that_on_the_averaged_predictions(automatic: Path) -> None:
+    saved, labels = saved_by(automatic)
+    found = orat.find_label_issues(automatic, device="cpu")
+    again = judge(torch.stack([saved["log_probs"], saved["memory.own"].double().log_softmax(1)]), labels)
     wrong = again.p_wrong
     torch.testing.assert_close(found.verdict.p_wrong, wrong, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.verdict.noise_matrix, again.noise_matrix, atol=1e-6, rtol=0)
     assert found.verdict.predicted.equal(again.predicted)
-    assert (found.judged_by, found.verdict.noise_rate) == ("scouts and network", pytest.approx(again.noise_rate))
+    assert found.judged_by == "scout networks and network"
+    assert found.verdict.noise_rate == pytest.approx(again.noise_rate)
 
 
-def test_doubted_labels_come_first_and_suspects_are_given_another_class(automatic: Path) -> None:
-    rows = list(orat.suspects(automatic, device="cpu"))
+def test_doubted_labels_come_first_and_have_another_predicted_class(automatic: Path) -> None:
+    rows = list(orat.find_label_issues(automatic, device="cpu"))
     quality = [row["label_quality"] for row in rows]
     assert all(0 <= value <= 1 for value in quality)
     assert [value < 0.5 for value in quality] == sorted((value < 0.5 for value in quality), reverse=True)
@@ -109,7 +116,7 @@ def test_doubted_labels_come_first_and_suspects_are_given_another_class(automati
 @pytest.mark.parametrize("again", [False, True])
 def test_planted_flips_come_first(automatic: Path, plain: Path, tiny: str, again: bool) -> None:
     true, noisy = planted(tiny)
-    found = orat.suspects(plain if again else automatic, device="cpu", held_out=again)
+    found = orat.find_label_issues(plain if again else automatic, device="cpu", held_out=again)
     rows = list(found)
     wrong = int((true != noisy)[[row["index"] for row in rows]].sum())
     first = [row["index"] for row in rows[:wrong]]
@@ -124,32 +131,49 @@ def test_planted_flips_come_first(automatic: Path, plain: Path, tiny: str, again
     assert abs(found.verdict.noise_rate - wrong / len(rows)) < 0.15
 
 
-def test_a_plain_run_is_judged_by_its_own_network_which_is_said(
+def test_a_plain_run_is_judged_by_its_own_network_and_a_note_says_so(
     plain: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["outliers", str(plain), "--out", str(tmp_path / "new" / "a"), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(plain), "--out", str(tmp_path / "new" / "a"), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "in-sample" in printed
     assert "--held-out is better" in printed
-    assert "30 of 300 samples were not trained on and are not judged." in printed
+    assert "30 of 300 samples were not trained on and have no score." in printed
     rows = rows_of(tmp_path / "new" / "a" / "outliers.csv")
     assert {row["times_cut"] for row in rows} == {""}
     assert all((row["is_label_issue"] == "True") == (float(row["label_quality"]) < 0.5) for row in rows)
 
 
 @pytest.mark.parametrize("method", [orat.ORAT(m=0.2), orat.AoRR(m=40), orat.ORAT(m=0.2, solver="minmax", burn_in=1)])
-def test_issues_of_a_ranked_run_are_what_it_cut(tiny: str, tmp_path: Path, method: orat.ORAT) -> None:
+def test_issues_of_a_ranked_run_are_its_removed_samples(tiny: str, tmp_path: Path, method: orat.ORAT) -> None:
     result = orat.train(quick(tiny, method, **NOISE), tmp_path / "a", device="cpu", display=SILENT)
-    found = orat.suspects(tmp_path / "a", device="cpu")
+    found = orat.find_label_issues(tmp_path / "a", device="cpu")
     truth = found.truth()
     assert truth is not None
-    assert int(found.cut.sum()) == result["outliers"]["cut"] > 0
+    assert int(found.flags.sum()) == result["outliers"]["cut"] > 0
     assert (truth["precision"], truth["recall"]) == (result["outliers"]["precision"], result["outliers"]["recall"])
+
+
+def test_a_decision_flags_what_it_removes_or_relabels() -> None:
+    labels, keep = torch.tensor([0, 1, 2]), torch.tensor([True, False, True])
+    learned = torch.tensor([0, 1, 0])
+    assert decision_of({"keep": keep, "labels": learned}, labels).tolist() == [False, True, True]
+    assert decision_of({"keep": keep}, labels).tolist() == [False, True, False]
+    assert decision_of({"labels": learned}, labels).tolist() == [False, False, True]
+    assert decision_of({"id": labels}, labels) is None
+
+
+def test_issues_of_a_run_that_relabels_are_its_relabeled_samples(tiny: str, tmp_path: Path) -> None:
+    result = orat.train(quick(tiny, orat.RAA(burn_in=1), **NOISE), tmp_path / "a", device="cpu", display=SILENT)
+    found = orat.find_label_issues(tmp_path / "a", device="cpu")
+    assert int(found.flags.sum()) == result["corrections"]["changed"] > 0
 
 
 def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
     for ending in ("csv", "parquet"):
-        assert main(["outliers", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
+        assert (
+            main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
+        )
     table = pyarrow.parquet.read_table(tmp_path / "outliers.parquet").to_pydict()
     rows = rows_of(tmp_path / "outliers.csv")
     assert list(table) == COLUMNS
@@ -160,22 +184,23 @@ def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
 
 def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None:
     assert main(["outliers", str(automatic), "--out", str(tmp_path), "--device", "cpu"]) == 0
-    state, rows = RunFolder(automatic).load_tensors("state"), rows_of(tmp_path / "classes.csv")
+    (saved, labels), rows = saved_by(automatic), rows_of(tmp_path / "classes.csv")
+    matrix = saved["verdict_noise_matrix"]
     assert [row["class"] for row in rows] == ["0", "1", "2"]
-    assert [int(row["given"]) for row in rows] == state["given"].bincount().tolist()
-    shares = 1 - state["matrix"].diagonal()
+    assert [int(row["given"]) for row in rows] == labels.bincount().tolist()
+    shares = 1 - matrix.diagonal()
     assert [float(row["estimated_share"]) for row in rows] == pytest.approx(shares.tolist(), abs=1e-5)
     with (tmp_path / "matrix.csv").open(newline="") as text:
         first, *lines = csv.reader(text)
     assert first == ["given \\ true", "0", "1", "2"]
     assert [line[0] for line in lines] == ["0", "1", "2"]
     assert [[float(cell) for cell in line[1:]] for line in lines] == [
-        pytest.approx(row, abs=1e-5) for row in state["matrix"].tolist()
+        pytest.approx(row, abs=1e-5) for row in matrix.tolist()
     ]
 
 
 def test_the_page_holds_the_images_and_needs_nothing_else(automatic: Path, tiny: str, tmp_path: Path) -> None:
-    assert main(["outliers", str(automatic), "--out", str(tmp_path), "--top", "7", "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--top", "7", "--device", "cpu"]) == 0
     text = (tmp_path / "outliers.html").read_text()
     page = Page(text)
     sources = [attributes["src"] for tag, attributes in page.elements if tag == "img"]
@@ -195,10 +220,35 @@ def test_the_page_holds_the_images_and_needs_nothing_else(automatic: Path, tiny:
     assert "pixelated" in text
 
 
+def test_cells_are_colored_by_their_share_of_wrong_labels() -> None:
+    cells = heat(torch.tensor([[0.8, 0.2, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0002, 0.9998]], dtype=torch.float64))
+    assert [[cell["text"] for cell in row] for row in cells] == [
+        ["80.0", "20.0", ""],
+        ["10.0", "90.0", ""],
+        ["", "", "100.0"],
+    ]
+    assert [[cell["strength"] for cell in row] for row in cells[:2]] == [
+        ["0.000", "0.600", "0.000"],
+        ["0.300", "0.000", "0.000"],
+    ]
+    assert heat(torch.eye(2))[0][1]["strength"] == "0.000"
+
+
+def test_a_page_without_truth_or_with_many_classes_says_so(automatic: Path) -> None:
+    found = orat.find_label_issues(automatic, device="cpu")
+    unknown = replace(found, train=replace(found.train, truth=None))
+    assert "true label" in page_of(found, "x", top=3)
+    assert "true label" not in page_of(unknown, "x", top=3)
+    names = tuple(f"class {i}" for i in range(31))
+    verdict = replace(found.verdict, noise_matrix=torch.eye(31, dtype=torch.float64))
+    many = replace(found, train=replace(found.train, classes=names), verdict=verdict)
+    assert "31 classes are too many for a page: see matrix.csv." in page_of(many, "x", top=3)
+
+
 def test_the_summary_is_printed_for_people_and_for_machines(
     automatic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["outliers", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     for words in (
         "labels that look wrong",
@@ -209,17 +259,17 @@ def test_the_summary_is_printed_for_people_and_for_machines(
         "outliers.html",
     ):
         assert words in printed
-    assert main(["outliers", str(automatic), "--device", "cpu", "--json"]) == 0
+    assert main(["labels", "find", str(automatic), "--device", "cpu", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scouts and network")
+    assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scout networks and network")
     assert [row["rank"] for row in content["most_suspicious"]] == list(range(1, 11))
     assert all(Path(file).is_file() for file in content["files"])
 
 
-def test_points_have_no_pictures_and_an_unknown_truth_is_not_told(tmp_path: Path) -> None:
+def test_points_have_no_pictures_and_an_unknown_truth_is_not_shown(tmp_path: Path) -> None:
     run = Run(data="toy-balanced", method=orat.AT(), epochs=3, seed=1)
     orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
-    found = orat.suspects(tmp_path / "a", device="cpu")
+    found = orat.find_label_issues(tmp_path / "a", device="cpu")
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text
@@ -227,7 +277,7 @@ def test_points_have_no_pictures_and_an_unknown_truth_is_not_told(tmp_path: Path
     assert not [tag for tag, _ in Page(text).elements if tag == "img"]
 
 
-def test_names_are_escaped_and_paths_are_told(tmp_path: Path) -> None:
+def test_names_are_escaped_and_paths_are_shown(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for label, name in enumerate(("a<b", "c&d")):
         folder = tmp_path / "data" / "train" / name
@@ -238,7 +288,7 @@ def test_names_are_escaped_and_paths_are_told(tmp_path: Path) -> None:
             Image.fromarray(pixels).save(folder / f"{i}.png")
     run = quick(str(tmp_path / "data"), orat.ST())
     orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
-    found = orat.suspects(tmp_path / "a", device="cpu", held_out=True)
+    found = orat.find_label_issues(tmp_path / "a", device="cpu", held_out=True)
     rows = list(found)
     assert all(row["path"].startswith(f"train/{row['given_label']}/") for row in rows)
     assert found.truth() is None
@@ -263,7 +313,7 @@ def test_names_are_escaped_and_paths_are_told(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_in_one_line(
     automatic: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
 ) -> None:
-    assert main(["outliers", str(automatic), "--device", "cpu", *more]) == 2
+    assert main(["labels", "find", str(automatic), "--device", "cpu", *more]) == 2
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.err.count("\n") == 1
@@ -275,7 +325,7 @@ def test_other_data_and_unfinished_runs_are_refused(tiny: str, tmp_path: Path) -
     orat.train(quick(str(tmp_path / "own.npz"), orat.ST()), tmp_path / "a", device="cpu", display=SILENT)
     arrays["x_train"] = arrays["x_train"][::-1]
     np.savez(tmp_path / "own.npz", **arrays)
-    assert_refused_in_one_line(lambda: orat.suspects(tmp_path / "a"), "other images or labels")
+    assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path / "a"), "other images or labels")
     (tmp_path / "a" / "result.json").unlink()
-    assert_refused_in_one_line(lambda: orat.suspects(tmp_path / "a"), "is not finished")
-    assert_refused_in_one_line(lambda: orat.suspects(tmp_path), "is not a run folder")
+    assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path / "a"), "is not finished")
+    assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path), "is not a run folder")

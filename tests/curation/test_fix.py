@@ -1,4 +1,4 @@
-"""A training set without the labels that look wrong: what is written, what it trains, and that originals stay."""
+"""Fixed training sets: labels and folders as written, training on them, and unchanged originals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import shlex
-import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import run_from
 from orat.cli.main import main, parser
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
@@ -27,11 +25,12 @@ from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
 from orat.training.run import Run
 from orat.training.setup import prepare
+from orat.training.text import run_from
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 240 images of two kinds, 20 of each in the other's folder, under names that the other has too."""
+    """A folder of 240 images of two classes, 20 of each in the wrong folder; both classes use the same file names."""
     root = tmp_path_factory.mktemp("cleaning") / "photos"
     generator = np.random.default_rng(0)
     for label, name in enumerate(("bar", "foo")):
@@ -55,7 +54,7 @@ def of_photos(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hashes(root: Path) -> dict[str, str]:
-    """Every file under a folder, and what is in it."""
+    """The hash of every file in a folder."""
     return {
         str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(root.rglob("*"))
@@ -76,10 +75,10 @@ def noisy_labels(tiny: str) -> list[str]:
 
 
 def test_dropped_samples_have_no_label_and_all_others_theirs(automatic: Path, tiny: str, tmp_path: Path) -> None:
-    result = orat.clean(automatic, tmp_path / "a", device="cpu")
+    result = orat.fix_labels(automatic, tmp_path / "a", device="cpu")
     labels, noisy = labels_of(tmp_path / "a" / "labels.csv"), noisy_labels(tiny)
-    found = orat.suspects(automatic, device="cpu")
-    doubted = set(found.index[found.verdict.wrong > 0.5].tolist())
+    found = orat.find_label_issues(automatic, device="cpu")
+    doubted = set(found.id[found.flags].tolist())
     assert {i for i, label in enumerate(labels) if not label} == doubted
     assert all(label in ("", was) for label, was in zip(labels, noisy, strict=True))
     kept = [int(line) for line in (tmp_path / "a" / "kept.txt").read_text().split()]
@@ -88,10 +87,10 @@ def test_dropped_samples_have_no_label_and_all_others_theirs(automatic: Path, ti
     assert sum(row["after"] for row in result["classes"]) == len(kept)
 
 
-def test_a_training_on_the_file_leaves_the_dropped_out_and_knows_its_places(
+def test_a_training_on_the_file_leaves_dropped_samples_out_and_keeps_their_places(
     automatic: Path, tiny: str, tmp_path: Path
 ) -> None:
-    orat.clean(automatic, tmp_path / "a", device="cpu")
+    orat.fix_labels(automatic, tmp_path / "a", device="cpu")
     file = tmp_path / "a" / "labels.csv"
     kept = [int(line) for line in (tmp_path / "a" / "kept.txt").read_text().split()]
     run = quick(tiny, orat.AT(), labels=str(file), epochs=2)
@@ -100,19 +99,19 @@ def test_a_training_on_the_file_leaves_the_dropped_out_and_knows_its_places(
     parts, arrays = prepare(run), np.load(tiny)
     assert parts.validation is not None
     assert parts.total == len(kept) == len(parts.train) + len(parts.validation)
-    assert set(parts.index.tolist()) < set(kept)
-    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.index]).all()
+    assert set(parts.ids.tolist()) < set(kept)
+    assert (parts.train.images[:, 0].numpy() == arrays["x_train"][parts.ids]).all()
     labels = labels_of(file)
-    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.index.tolist()]
-    found = orat.suspects(tmp_path / "b", device="cpu")
-    assert (found.total, found.index.tolist()) == (300, parts.index.tolist())
-    again = orat.clean(tmp_path / "b", tmp_path / "c", threshold=0.99, device="cpu")
+    assert [str(label) for label in parts.train.labels.tolist()] == [labels[i] for i in parts.ids.tolist()]
+    found = orat.find_label_issues(tmp_path / "b", device="cpu")
+    assert (found.total, found.id.tolist()) == (300, parts.ids.tolist())
+    again = orat.fix_labels(tmp_path / "b", tmp_path / "c", threshold=0.99, device="cpu")
     assert {i for i, label in enumerate(labels_of(tmp_path / "c" / "labels.csv")) if label} <= set(kept)
     assert sum(row["before"] for row in again["classes"]) == len(kept)
 
 
 def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: Path) -> None:
-    result = orat.clean(automatic, tmp_path / "a", fix="relabel", device="cpu")
+    result = orat.fix_labels(automatic, tmp_path / "a", fix="relabel", device="cpu")
     true = [str(label) for label in np.load(tiny)["y_train"]]
     noisy, labels = noisy_labels(tiny), labels_of(tmp_path / "a" / "labels.csv")
     wrong_before, wrong_after = (sum(a != b for a, b in zip(x, true, strict=True)) for x in (noisy, labels))
@@ -129,7 +128,7 @@ def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: 
 def test_the_printed_command_trains_on_the_result(
     automatic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["clean", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
+    assert main(["labels", "fix", str(automatic), "--out", str(tmp_path / "a b"), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     command = shlex.split(printed.splitlines()[-1])
     assert command[:2] == ["orat", "train"]
@@ -147,12 +146,12 @@ def test_the_printed_command_trains_on_the_result(
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser().parse(["train", *words_of(run)])) == run
+    assert run_from(parser([]).parse(["train", *words_of(run)]).texts) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("fix", ["drop", "relabel"])
-def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
+def test_a_folder_is_copied_without_issues_and_stays_as_it_was(
     photos: Path, of_photos: Path, tmp_path: Path, fix: str, packed: bool
 ) -> None:
     run_folder, root = of_photos, photos
@@ -164,7 +163,7 @@ def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
         orat.train(run, run_folder, device="cpu", display=SILENT)
         root = tmp_path
     before = hashes(root)
-    result = orat.clean(run_folder, tmp_path / "out", how="folder", fix=fix, device="cpu")
+    result = orat.fix_labels(run_folder, tmp_path / "out", how="folder", fix=fix, device="cpu")
     after = hashes(root)
     written = hashes(tmp_path / "out")
     assert {name: value for name, value in after.items() if not name.startswith("out/")} == before
@@ -174,7 +173,7 @@ def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
         source = contents[value]
         assert name == source or fix == "relabel" or name.startswith("test/")
     images = {name for name in originals if name.endswith(".png")}
-    doubted = {row["path"] for row in orat.suspects(run_folder, device="cpu") if row["label_quality"] < 0.5}
+    doubted = {row["path"] for row in orat.find_label_issues(run_folder, device="cpu") if row["is_label_issue"]}
     assert len(doubted) > 20
     if fix == "drop":
         assert set(written) == images - doubted
@@ -191,7 +190,7 @@ def test_a_folder_is_copied_without_suspects_and_stays_as_it_was(
 
 
 def test_planted_flips_end_up_in_the_folder_they_belong_to(of_photos: Path, photos: Path, tmp_path: Path) -> None:
-    orat.clean(of_photos, tmp_path / "out", how="folder", fix="relabel", device="cpu")
+    orat.fix_labels(of_photos, tmp_path / "out", how="folder", fix="relabel", device="cpu")
     right = 0
     for file in (tmp_path / "out" / "train").rglob("*.png"):
         pixels = np.asarray(Image.open(file))
@@ -200,7 +199,7 @@ def test_planted_flips_end_up_in_the_folder_they_belong_to(of_photos: Path, phot
 
 
 def test_an_image_of_a_taken_name_gets_another(of_photos: Path, tmp_path: Path) -> None:
-    orat.clean(of_photos, tmp_path / "out", how="folder", fix="relabel", device="cpu")
+    orat.fix_labels(of_photos, tmp_path / "out", how="folder", fix="relabel", device="cpu")
     names = {file.name for file in (tmp_path / "out" / "train" / "foo").iterdir()}
     assert any(name.startswith("bar-1-") for name in names)
 
@@ -209,16 +208,16 @@ def test_an_image_of_a_taken_name_gets_another(of_photos: Path, tmp_path: Path) 
     ("arguments", "words"),
     [
         ({"how": "folder"}, "is no folder or tar of images"),
-        ({"how": "mail"}, "unknown way to clean 'mail'"),
+        ({"how": "mail"}, "unknown form 'mail'"),
         ({"fix": "burn"}, "unknown fix 'burn'"),
-        ({"threshold": 1.0}, "threshold = 1: give a chance"),
+        ({"threshold": 1.0}, "threshold = 1: give a probability"),
         ({"threshold": -0.1}, "threshold = -0.1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
     automatic: Path, tmp_path: Path, arguments: dict[str, Any], words: str
 ) -> None:
-    assert_refused_in_one_line(lambda: orat.clean(automatic, tmp_path / "a", device="cpu", **arguments), words)
+    assert_refused_in_one_line(lambda: orat.fix_labels(automatic, tmp_path / "a", device="cpu", **arguments), words)
     assert not (tmp_path / "a").exists()
 
 
@@ -228,13 +227,13 @@ def test_a_place_with_something_in_it_or_inside_the_originals_is_refused(
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "mine.txt").write_text("mine")
     for how in ("labels", "folder"):
-        assert_refused_in_one_line(lambda how=how: orat.clean(of_photos, tmp_path / "a", how), "is there already")
+        assert_refused_in_one_line(lambda how=how: orat.fix_labels(of_photos, tmp_path / "a", how), "exists already")
     before = hashes(photos)
     inside = photos / "train" / "clean"
-    assert_refused_in_one_line(lambda: orat.clean(of_photos, inside, "folder"), "which is left as it is")
+    assert_refused_in_one_line(lambda: orat.fix_labels(of_photos, inside, "folder"), "which must stay as it is")
     assert hashes(photos) == before
     (tmp_path / "empty").mkdir()
-    orat.clean(of_photos, tmp_path / "empty", "folder", device="cpu")
+    orat.fix_labels(of_photos, tmp_path / "empty", "folder", device="cpu")
     assert (tmp_path / "empty" / "train").is_dir()
 
 
@@ -242,23 +241,15 @@ def test_no_class_is_left_empty(
     automatic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert_refused_in_one_line(
-        lambda: check_classes([{"class": "cat", "before": 3, "after": 0}], 0.5), "no sample of cat would be left"
+        lambda: check_classes([{"class": "cat", "before": 3, "after": 0}]), "no sample of cat would be left"
     )
     emptied = torch.arange(300) % 2
-    monkeypatch.setattr("orat.curation.fix.cleaned", lambda *_: emptied)
-    assert main(["clean", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
+    monkeypatch.setattr("orat.curation.fix.fixed_labels", lambda *_: emptied)
+    assert main(["labels", "fix", str(automatic), "--out", str(tmp_path / "a"), "--device", "cpu"]) == 2
     error = capsys.readouterr().err
-    assert "no sample of 2 would be left at threshold 0.5: give a higher --threshold" in error
+    assert "no sample of 2 would be left: give a higher --threshold" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "a").exists()
-
-
-def test_a_run_that_left_samples_out_is_no_judge_of_them(tiny: str, tmp_path: Path) -> None:
-    orat.train(quick(tiny, orat.AoRR(m=0.1)), tmp_path / "a", device="cpu", display=SILENT)
-    second = quick(tiny, orat.AT(), without_outliers_of=str(tmp_path / "a"))
-    orat.train(second, tmp_path / "b", device="cpu", display=SILENT)
-    assert orat.suspects(tmp_path / "b", device="cpu").total == 300
-    assert_refused_in_one_line(lambda: orat.clean(tmp_path / "b", tmp_path / "c"), "give a run on the whole")
 
 
 def test_a_label_file_may_leave_samples_out(tmp_path: Path) -> None:
@@ -269,13 +260,3 @@ def test_a_label_file_may_leave_samples_out(tmp_path: Path) -> None:
     assert from_file(file, 4, pets).tolist() == [2, LEFT_OUT, 0, LEFT_OUT]
     file.write_text("0,2\n1,-1\n2,0\n3,1\n")
     assert_refused_in_one_line(lambda: from_file(file, 4, pets), "line 2: label '-1' is no class")
-
-
-def test_leaving_out_twice_is_refused(tiny: str, tmp_path: Path) -> None:
-    file = tmp_path / "labels.csv"
-    labels = [str(label) for label in np.load(tiny)["y_train"]]
-    file.write_text("".join(f"{i},{label if i else ''}\n" for i, label in enumerate(labels)))
-    orat.train(quick(tiny, orat.AoRR(m=0.1), labels=str(file)), tmp_path / "a", device="cpu", display=SILENT)
-    both = quick(tiny, orat.AT(), labels=str(file), without_outliers_of=str(tmp_path / "a"))
-    assert_refused_in_one_line(lambda: prepare(both), "leaves samples out, as without_outliers_of does")
-    shutil.rmtree(tmp_path / "a")

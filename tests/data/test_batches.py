@@ -1,4 +1,4 @@
-"""Batches on the device: every sample once an epoch, crops and flips as by hand."""
+"""Batches have every sample once an epoch; crops and flips equal crops and flips by hand."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from orat.data.loader import as_input, augmented, batch_of, divided, flipped, moved, shuffled, steps_per_epoch
+from orat.data.loader import ResidentLoader, as_input, augmented, divided, flipped, moved, shuffled, steps_per_epoch
 from orat.data.source import Dataset
 
 
 def numbered(n: int) -> Dataset:
-    """Images that carry their own number."""
+    """Images whose pixels are the number of the sample."""
     images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(n, 1, 4, 4).contiguous()
     return Dataset(images, torch.arange(n) % 3, ("a", "b", "c"))
 
@@ -51,8 +51,7 @@ def test_any_division_is_in_order_and_in_full_batches_but_for_two_of_half_one_or
 
 
 def test_a_batch_has_its_samples_images_and_labels() -> None:
-    data = numbered(20)
-    part = batch_of(data, torch.tensor([7, 3, 11]), "none", torch.Generator())
+    part = ResidentLoader(numbered(20), 3, 0, torch.device("cpu")).batch((torch.tensor([7, 3, 11]),), torch.Generator())
     assert (part.x[:, 0, 0, 0] * 255).round().tolist() == part.id.tolist() == [7, 3, 11]
     assert part.y.tolist() == [1, 0, 2]
 

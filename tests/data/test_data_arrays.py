@@ -30,7 +30,7 @@ def save(folder: Path, **content: Any) -> Path:
 
 
 def message(file: Path) -> str:
-    """The one line that reading ends with; it names the file."""
+    """The error message of reading a file: one line with the name of the file."""
     with pytest.raises(InputError) as caught:
         arrays.read(file)
     assert "\n" not in str(caught.value)
@@ -112,7 +112,7 @@ def test_labels_may_be_a_column_or_whole_floats(tmp_path: Path, y: Any) -> None:
 @given(st.lists(st.integers(0, 255), min_size=6, max_size=6))
 def test_any_bytes_survive_the_way_through_floats(values: list[int]) -> None:
     pixels = np.array(values, dtype=np.uint8).reshape(1, 1, 2, 3)
-    assert (arrays._as_bytes({"x_train": (pixels / 255).astype(np.float32)})["x_train"] == pixels).all()
+    assert (arrays.as_bytes({"x_train": (pixels / 255).astype(np.float32)})["x_train"] == pixels).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import torch
 
 from orat.core.errors import InputError
 from orat.data import cifar
-from orat.data import cifar as cifar_names
 
 # Red counts up row by row, green is constant, blue is constant: any other order of the planes shows.
 PICTURE = bytes(i % 256 for i in range(1024)) + bytes([100]) * 1024 + bytes([200]) * 1024
@@ -38,7 +37,7 @@ def binary100(folder: Path) -> Path:
 
 
 def dump(file: Path, content: Any) -> None:
-    """Writes a pickle as CIFAR's are written: protocol 2."""
+    """Writes a pickle with CIFAR's protocol, 2."""
     file.write_bytes(pickle.dumps(content, protocol=2))
 
 
@@ -48,7 +47,7 @@ def pixels(n: int) -> np.ndarray[Any, Any]:
 
 
 def python10(folder: Path) -> Path:
-    """The same images as binary10, in the python version."""
+    """The same images as binary10, in the Python version."""
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(5):
         rows = np.stack([pixels(1)[0], pixels(1)[0][::-1]])
@@ -58,7 +57,7 @@ def python10(folder: Path) -> Path:
 
 
 def python100(folder: Path) -> Path:
-    """The same images as binary100, in the python version."""
+    """The same images as binary100, in the Python version."""
     folder.mkdir(parents=True, exist_ok=True)
     dump(folder / "train", {b"fine_labels": [30, 99], b"coarse_labels": [4, 19], b"data": pixels(2)})
     dump(folder / "test", {b"fine_labels": [2], b"coarse_labels": [1], b"data": pixels(1)})
@@ -66,7 +65,7 @@ def python100(folder: Path) -> Path:
 
 
 def message(folder: Path, kind: cifar.Kind = "cifar10") -> str:
-    """The one line that reading this folder ends with."""
+    """The error message of reading a folder, in one line."""
     with pytest.raises(InputError) as caught:
         cifar.read(folder, kind)
     assert "\n" not in str(caught.value)
@@ -127,10 +126,10 @@ def test_an_image_folder_called_train_is_no_cifar100(tmp_path: Path) -> None:
 
 
 def test_built_in_names_are_ten_and_a_hundred_in_alphabetical_order() -> None:
-    assert len(cifar_names.CIFAR10) == 10
-    assert len(set(cifar_names.CIFAR100)) == 100
-    assert list(cifar_names.CIFAR10) == sorted(cifar_names.CIFAR10)
-    assert list(cifar_names.CIFAR100) == sorted(cifar_names.CIFAR100)
+    assert len(cifar.CIFAR10_CLASSES) == 10
+    assert len(set(cifar.CIFAR100_CLASSES)) == 100
+    assert list(cifar.CIFAR10_CLASSES) == sorted(cifar.CIFAR10_CLASSES)
+    assert list(cifar.CIFAR100_CLASSES) == sorted(cifar.CIFAR100_CLASSES)
 
 
 def test_class_names_come_from_the_files_where_they_are(tmp_path: Path) -> None:
@@ -172,7 +171,7 @@ def test_a_label_beyond_the_classes_is_refused(tmp_path: Path) -> None:
 
 
 class Malicious:
-    """A pickle that runs a command in any unpickler that lets it."""
+    """A pickle with a command, which an unpickler without restrictions runs."""
 
     def __init__(self, command: str) -> None:
         self.command = command

@@ -15,7 +15,7 @@ import pytest
 from orat.core.errors import InputError
 from orat.data import download
 from orat.data.catalog import PUBLIC
-from orat.data.download import Source, fetch
+from orat.data.download import Download, fetch
 
 GOOD = bytes(range(256)) * 20
 
@@ -55,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """The address of a server that lives as long as this file's tests."""
+    """The address of a server for the tests of this file."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -69,13 +69,13 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
-def one(*urls: str, content: bytes = GOOD, unpacked: str | None = None) -> dict[str, tuple[Source, ...]]:
-    """A table of one set with one file."""
-    return {"tiny": (Source("file.gz", urls, hashlib.md5(content).hexdigest(), unpacked),)}
+def one(*urls: str, content: bytes = GOOD, unpacked: str | None = None) -> dict[str, tuple[Download, ...]]:
+    """A table of one data set with one file."""
+    return {"tiny": (Download("file.gz", urls, hashlib.md5(content).hexdigest(), unpacked),)}
 
 
-def message(folder: Path, table: dict[str, tuple[Source, ...]]) -> str:
-    """The one line that a failing download ends with, which names the file and the folder, leaving nothing behind."""
+def message(folder: Path, table: dict[str, tuple[Download, ...]]) -> str:
+    """The error message of a failed download: one line with the file and the folder; no file is left behind."""
     with pytest.raises(InputError) as caught:
         fetch("tiny", folder, sources=table)
     assert "\n" not in str(caught.value)
@@ -84,7 +84,7 @@ def message(folder: Path, table: dict[str, tuple[Source, ...]]) -> str:
 
 
 def names(folder: Path) -> list[str]:
-    """All that lies below a folder, hidden things too."""
+    """Every path below a folder, hidden ones included."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 

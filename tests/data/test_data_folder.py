@@ -1,25 +1,26 @@
-"""Folders of images and tar files of them, with images made in the test."""
+"""Image folders and tar files of image folders, with images made in the test."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from orat.core.errors import InputError
-from orat.data import cifar as cifar_names
 from orat.data import folder
+from orat.data.cifar import CIFAR10_CLASSES
 from orat.data.source import Splits
 
 
 def save(file: Path, mode: str = "RGB", size: tuple[int, int] = (6, 4), color: object = None) -> Path:
-    """One image of 6 pixels across and 4 down, unless told otherwise."""
+    """One image, by default 6 pixels wide and 4 high."""
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, color or 0).save(file)
     return file
@@ -43,7 +44,7 @@ def pack(root: Path, archive: Path, top: str = "") -> Path:
 
 
 def message(root: Path, size: tuple[int, int] | None = None) -> str:
-    """The one line that reading ends with."""
+    """The error message of reading a folder, in one line."""
     with pytest.raises(InputError) as caught:
         folder.read(root, size)
     assert "\n" not in str(caught.value)
@@ -201,6 +202,22 @@ def test_what_is_no_image_is_refused_by_name(tmp_path: Path, content: bytes) -> 
     assert f"cannot read the image {archive / 'train/dog/broken.png'}" in message(archive)
 
 
+def test_postscript_is_refused_before_any_other_program_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", "/bin/true")
+    monkeypatch.setattr("subprocess.check_call", lambda *command, **_: started.append(command))
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 6 4\n%%EndComments\nshowpage\n%%EOF\n"
+    file = two_classes(tmp_path) / "train" / "cat" / "x.jpg"
+    file.write_bytes(script)
+    with Image.open(file) as image, suppress(OSError):
+        image.load()  # without the list of formats, Pillow starts the program
+    assert len(started) == 1
+    assert f"cannot read the image {file}" in message(tmp_path)
+    assert len(started) == 1
+
+
 def test_sixteen_bits_a_pixel_are_refused_instead_of_clipped(tmp_path: Path) -> None:
     file = two_classes(tmp_path) / "train" / "cat" / "deep.png"
     Image.fromarray(np.full((4, 6), 40_000, dtype=np.uint16)).save(file)
@@ -243,7 +260,7 @@ def test_the_real_cifar_tar_has_all_images(cifar_tar: Path) -> None:
     assert splits.test is not None
     assert splits.train.images.shape == (50_000, 3, 32, 32)
     assert splits.test.images.shape == (10_000, 3, 32, 32)
-    assert splits.train.classes == cifar_names.CIFAR10
+    assert splits.train.classes == CIFAR10_CLASSES
     assert splits.train.labels.bincount().tolist() == [5000] * 10
     assert splits.test.labels.bincount().tolist() == [1000] * 10
     # The known channel means of CIFAR-10's training images; JPEG keeps them to a fraction of a level.

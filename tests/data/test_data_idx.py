@@ -1,4 +1,4 @@
-"""The MNIST reader against files written byte by byte, and against what is known of the real ones."""
+"""The MNIST reader against files written byte by byte, and against known facts of the real files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(folder: Path, **changes: bytes) -> Path:
 
 
 def message(folder: Path) -> str:
-    """The one line that reading this folder ends with."""
+    """The error message of reading a folder, in one line."""
     with pytest.raises(InputError) as caught:
         idx.read(folder)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a name means, where it is looked for, and the bundled sample."""
+"""Data sets by name and path, the folders that are searched, and the bundled sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 
 from orat.core.errors import InputError
 from orat.data import catalog as data
-from orat.data import idx, sample
+from orat.data import idx
 from orat.data.source import Dataset
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def write_mnist(folder: Path) -> Path:
 
 
 def message(name: str, data_dir: Path | None = None, image_size: tuple[int, int] | None = None) -> str:
-    """The one line that loading ends with."""
+    """The error message of loading a data set, in one line."""
     with pytest.raises(InputError) as caught:
         data.load(name, data_dir, image_size)
     assert "\n" not in str(caught.value)
@@ -46,7 +46,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_are_offered_without_importing_torch() -> None:
-    code = "import sys, orat.data.catalog; print(orat.data.catalog.NAMES); sys.exit('torch' in sys.modules)"
+    code = "import sys, orat.data.catalog; print(orat.data.catalog.names()); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "toy-imbalanced-2" in done.stdout
@@ -87,7 +87,7 @@ def test_the_given_folder_goes_before_the_environment_and_that_before_data(
 def test_a_missing_set_says_where_it_was_looked_for_and_what_to_do(tmp_path: Path, name: str) -> None:
     line = message(name, tmp_path)
     assert f"no files of {name} in {tmp_path / name} or {tmp_path}" in line
-    assert f"`orat data --download {name}`" in line
+    assert f"`orat list data --download {name}`" in line
 
 
 def test_cifar_is_found_in_the_data_folder(tmp_path: Path) -> None:
@@ -143,15 +143,15 @@ def test_found_tells_found_missing_and_damaged_apart(tmp_path: Path) -> None:
     assert (cifar10.status, cifar10.folder) == ("damaged", tmp_path / "cifar10")
     assert "data_batch_1.bin is cut off: 100 bytes found" in cifar10.message
     assert (cifar100.status, cifar100.folder) == ("missing", None)
-    assert "`orat data --download cifar100`" in cifar100.message
+    assert "`orat list data --download cifar100`" in cifar100.message
 
 
 def test_the_sample_has_600_and_100_images_a_class_and_is_small() -> None:
-    splits = sample.read()
+    splits = idx.read_sample()
     assert splits.test is not None
     assert splits.train.labels.bincount().tolist() == [600] * 10
     assert splits.test.labels.bincount().tolist() == [100] * 10
-    assert sum(file.stat().st_size for file in sample.FOLDER.iterdir()) <= 2_000_000
+    assert sum(file.stat().st_size for file in idx.SAMPLE.iterdir()) <= 2_000_000
 
 
 def rows(dataset: Dataset) -> list[bytes]:
@@ -161,7 +161,7 @@ def rows(dataset: Dataset) -> list[bytes]:
 
 
 def test_the_sample_is_a_subset_of_the_real_mnist_part_by_part(mnist_dir: Path) -> None:
-    few, all_of_it = sample.read(), idx.read(mnist_dir)
+    few, all_of_it = idx.read_sample(), idx.read(mnist_dir)
     assert few.test is not None
     assert all_of_it.test is not None
     for part, whole in ((few.train, all_of_it.train), (few.test, all_of_it.test)):
@@ -174,7 +174,7 @@ def test_the_sample_is_a_subset_of_the_real_mnist_part_by_part(mnist_dir: Path) 
 def test_the_script_makes_the_sample_again(tmp_path: Path, mnist_dir: Path) -> None:
     script = [sys.executable, str(ROOT / "scripts" / "make_sample.py"), str(mnist_dir), "--out", str(tmp_path)]
     subprocess.run(script, check=True, capture_output=True, env={"PYTHONPATH": str(ROOT)})
-    again, bundled = idx.read(tmp_path), sample.read()
+    again, bundled = idx.read(tmp_path), idx.read_sample()
     assert again.train.fingerprint() == bundled.train.fingerprint()
     assert again.test is not None
     assert bundled.test is not None

@@ -23,7 +23,7 @@ from orat.cli.cards import cards
 from orat.core.console import SILENT
 from orat.core.losses import mean_one
 from orat.core.types import Batch
-from orat.methods import NAMES, Method, Setting
+from orat.methods import METHODS, Method, Setting
 from orat.methods.ranked_range import Ranked
 from orat.training.run_folder import RunFolder
 
@@ -466,7 +466,7 @@ def passes(method: Method, steps: int) -> tuple[int, int]:
 @pytest.mark.parametrize("name", TRIED)
 def test_a_step_costs_what_the_card_says(name: str, steps: int) -> None:
     """So that counting, weighing and correcting add no pass of the network."""
-    card = "trades" if name == "mail trades" else NAMES[type(TRIED[name])]
+    card = "trades" if name == "mail trades" else METHODS.name_of(type(TRIED[name]))
     assert passes(TRIED[name], steps) == cards()[card].cost(steps)
 
 

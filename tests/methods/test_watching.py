@@ -22,8 +22,7 @@ from orat.methods.automatic import Rule, Watch
 from orat.training.learner import rate_of
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
-from orat.training.scouts import Scouting
-from orat.training.setup import cheaper, prepare, scouts
+from orat.training.setup import Scouting, cheaper, prepare, scouts
 
 N, CLASSES, INPUTS = 40, 2, 6
 

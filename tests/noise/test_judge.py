@@ -1,4 +1,4 @@
-"""Wrong labels from answers whose truth is planted: how many there are, which, and from where to where."""
+"""Verdicts on planted label noise: noise rate, noise matrix, probabilities, flags, and refused inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log_probs(true: Tensor, sharpness: float, seed: int = 0, classes: int = CLAS
 
 
 def area(score: Tensor, positive: Tensor) -> float:
-    """The chance that a wrong label is ranked above a right one, ties counting half."""
+    """The probability that a wrong label is ranked above a right one, ties counting half."""
     above = (score[positive][:, None] > score[~positive]).double().mean()
     equal = (score[positive][:, None] == score[~positive]).double().mean()
     return float(above + equal / 2)
@@ -40,8 +40,8 @@ def test_the_share_of_labels_flipped_to_any_class_is_found(rate: float) -> None:
 
 
 @pytest.mark.parametrize("pairs", [{0: 1, 1: 0}, {2: 3}, {0: 1, 1: 2, 2: 3}], ids=str)
-def test_the_share_of_labels_flipped_to_a_certain_class_is_found_and_so_is_the_way(pairs: dict[int, int]) -> None:
-    """Chains too: class 1 then holds some of 0, and loses some to 2."""
+def test_the_share_of_labels_flipped_to_a_certain_class_is_found_and_so_is_the_matrix(pairs: dict[int, int]) -> None:
+    """In a chain, class 1 gains samples of class 0 and loses samples to class 2."""
     true = truth(6000)
     labels = flipped(true, 0.4, pairs=pairs)
     verdict = judge(log_probs(true, 6.0), labels)
@@ -61,7 +61,7 @@ def test_rows_of_the_matrix_are_shares_and_give_the_rate() -> None:
     assert verdict.noise_rate == pytest.approx(1 - float((verdict.noise_matrix.diagonal() * sizes).sum()) / len(labels))
 
 
-def test_wrong_labels_have_a_high_chance_and_right_ones_a_low_one() -> None:
+def test_wrong_labels_have_a_high_probability_and_right_labels_a_low_one() -> None:
     true = truth(6000)
     labels = flipped(true, 0.3)
     verdict = judge(log_probs(true, 6.0), labels)
@@ -73,8 +73,8 @@ def test_wrong_labels_have_a_high_chance_and_right_ones_a_low_one() -> None:
     assert torch.equal(verdict.predicted, log_probs(true, 6.0).argmax(1))
 
 
-def test_chances_are_calibrated() -> None:
-    """Of samples with a chance around a half, about half are wrong."""
+def test_probabilities_are_calibrated() -> None:
+    """About half of the labels with a probability around one half are wrong."""
     true = truth(40_000)
     labels = flipped(true, 0.4)
     verdict = judge(log_probs(true, 2.5), labels)
@@ -86,7 +86,7 @@ def test_chances_are_calibrated() -> None:
 
 
 def test_classes_of_unequal_confidence_are_ranked_together_better_than_by_loss() -> None:
-    """Two classes are mixed up in 40 % of their labels, two look alike but are right: a loss cannot tell them apart."""
+    """Two classes have 40 % wrong labels, two others look alike with right labels; a loss does not separate them."""
     true = truth(10_000)
     seen = log_probs(true, 5.0)
     seen[:, 2] += 3.5 * (true == 3)
@@ -101,29 +101,29 @@ def test_classes_of_unequal_confidence_are_ranked_together_better_than_by_loss()
 
 @pytest.mark.parametrize(("sharpness", "least", "most"), [(0.0, 0, 0.1), (0.6, 0.2, 0.4), (1.0, 0.3, 0.45)])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_a_network_that_knows_little_is_known_to(sharpness: float, least: float, most: float, rate: float) -> None:
-    """It takes right labels for wrong ones: the blind one four of five of them."""
+def test_the_reliability_of_a_poor_network_is_low(sharpness: float, least: float, most: float, rate: float) -> None:
+    """A poor network doubts right labels: with random predictions, four of five."""
     true = truth(10_000)
     verdict = judge(log_probs(true, sharpness, seed=5), flipped(true, rate))
     assert least <= verdict.reliability <= most < RELIABLE
     assert verdict.noise_rate > rate
 
 
-@pytest.mark.parametrize(("sharpness", "knowledge"), [(1.5, 0.54), (2.0, 0.70), (3.0, 0.91)])
+@pytest.mark.parametrize(("sharpness", "reliability"), [(1.5, 0.54), (2.0, 0.70), (3.0, 0.91)])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_one_that_may_judge_knows_as_much_whatever_is_wrong_and_leaves_right_labels_alone(
-    sharpness: float, knowledge: float, rate: float
+def test_reliability_does_not_depend_on_the_noise_and_a_reliable_network_doubts_few_right_labels(
+    sharpness: float, reliability: float, rate: float
 ) -> None:
     true = truth(10_000)
     labels = flipped(true, rate)
     verdict = judge(log_probs(true, sharpness, seed=5), labels)
-    assert verdict.reliability == pytest.approx(knowledge, abs=0.04)
+    assert verdict.reliability == pytest.approx(reliability, abs=0.04)
     assert abs(verdict.noise_rate - float((labels != true).double().mean())) < 0.03
     if not rate:
         assert (verdict.p_wrong > 0.5).double().mean() < 0.003
 
 
-def test_two_classes_will_do_and_small_classes_are_left_alone() -> None:
+def test_two_classes_suffice_and_small_classes_have_no_wrong_labels() -> None:
     true = truth(3000, 2)
     labels = flipped(true, 0.2, classes=2)
     assert abs(judge(log_probs(true, 6.0, classes=2), labels).noise_rate - 0.2) < 0.03
@@ -241,6 +241,18 @@ def test_a_probability_of_one_half_but_for_rounding_flags_no_label() -> None:
     assert not verdict_with(p_wrong, (0.9, 0.9)).flagged().any()
 
 
+def test_a_verdict_survives_a_file_of_tensors() -> None:
+    true = truth(1000)
+    verdict = judge(log_probs(true, 3.0), flipped(true, 0.3))
+    tensors = verdict.tensors()
+    assert "labels" not in tensors
+    again = Verdict.of(verdict.labels, tensors)
+    for name, value in vars(verdict).items():
+        assert torch.equal(torch.as_tensor(getattr(again, name)), torch.as_tensor(value))
+    assert isinstance(again.noise_rate, float)
+    assert again.flagged().equal(verdict.flagged())
+
+
 def test_the_interval_is_two_errors_wide_and_lies_within_0_and_1() -> None:
     assert verdict_with(torch.zeros(16), (0.1, 0.1)).interval == (0.0, pytest.approx(0.494))
 
@@ -259,7 +271,7 @@ def test_the_margin_is_that_of_the_best_other_class() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=12))
 @settings(max_examples=200, deadline=None)
-def test_shares_made_to_rise_do_and_keep_their_weighted_mean(pairs: list[tuple[float, float]]) -> None:
+def test_isotonic_regression_rises_and_keeps_the_weighted_mean(pairs: list[tuple[float, float]]) -> None:
     whole = torch.tensor([weight for _, weight in pairs], dtype=torch.float64)
     part = torch.tensor([share for share, _ in pairs], dtype=torch.float64) * whole
     result = isotonic(part, whole)
@@ -267,8 +279,8 @@ def test_shares_made_to_rise_do_and_keep_their_weighted_mean(pairs: list[tuple[f
     assert float((result * whole).sum()) == pytest.approx(float(part.sum()))
 
 
-def test_two_witnesses_count_as_one_that_saw_both() -> None:
-    """By Bayes: of two independent looks at the same samples, the joint likelihood ratio is the product of both."""
+def test_two_independent_networks_multiply_their_likelihood_ratios() -> None:
+    """Bayes' rule: the joint likelihood ratio of two independent predictions is the product of both."""
     one, other, before = (torch.tensor(values) for values in ([0.2, 0.9, 0.5], [0.4, 0.5, 0.5], [0.3, 0.5, 0.1]))
     joined = combine(one, other, before, torch.full_like(one, 1e-3), 1.0)
     for got, first, second, prior in zip(joined, one, other, before, strict=True):
@@ -285,7 +297,7 @@ def test_two_small_doubts_where_hardly_any_label_is_wrong_make_no_large_one() ->
     assert combine(small, small, torch.tensor([0.002]), small / 100, 1.0).item() == pytest.approx(1 / 10, abs=1e-6)
 
 
-def test_a_witness_counts_by_its_weight() -> None:
+def test_the_second_network_counts_by_its_weight() -> None:
     one, other, before, doubt = (torch.tensor([value]) for value in (0.6, 0.1, 0.3, 1e-3))
     chances = [combine(one, other, before, doubt, weight).item() for weight in (0.0, 0.5, 1.0)]
     assert chances[0] == pytest.approx(0.6)
@@ -295,7 +307,7 @@ def test_a_witness_counts_by_its_weight() -> None:
     )
 
 
-def test_a_witness_that_knows_nothing_changes_nothing() -> None:
+def test_a_second_network_without_reliability_changes_nothing() -> None:
     true = truth(3000)
     seen, labels = log_probs(true, 3.0), flipped(true, 0.3)
     alone, joined = judge(seen, labels), judge(torch.stack([seen, log_probs(true, 0.0, seed=1)]), labels)
@@ -304,19 +316,19 @@ def test_a_witness_that_knows_nothing_changes_nothing() -> None:
     assert torch.equal(joined.p_wrong > 0.5, alone.p_wrong > 0.5)
 
 
-def test_a_witness_that_saw_few_samples_does_not_clear_a_label_that_the_other_doubts() -> None:
+def test_a_network_with_few_samples_does_not_clear_a_label_doubted_by_the_other() -> None:
     one, other, before = torch.tensor([0.9, 0.9]), torch.tensor([0.0, 1.0]), torch.tensor([0.2, 0.2])
     cleared, doubted = combine(one, other, before, torch.full_like(one, 1e-3), 1.0).tolist()
     assert cleared < 0.05
     assert doubted > 0.99
     cleared, doubted = combine(one, other, before, torch.full_like(one, 0.25), 1.0).tolist()
-    assert cleared == pytest.approx(0.75)  # what the first says, as far as it is sure
+    assert cleared == pytest.approx(0.75)  # the bound of the first probability
     assert 0.9 < doubted < 0.98
 
 
 @pytest.mark.parametrize(("n", "rate"), [(3000, 0.3), (6000, 0.2), (6000, 0.4)])
 def test_the_estimate_is_not_low_where_samples_are_few(n: int, rate: float) -> None:
-    """Over draws of the noise its mean is near the truth: no single threshold out of many decides."""
+    """The mean error over draws of the noise is near zero."""
     true, errors = truth(n, 10), []
     for seed in range(8):
         labels = noise.symmetric(true, 10, rate, seed)
@@ -326,7 +338,7 @@ def test_the_estimate_is_not_low_where_samples_are_few(n: int, rate: float) -> N
     assert max(abs(error) for error in errors) < 0.03
 
 
-def test_a_second_witness_says_nothing_of_how_many_are_wrong() -> None:
+def test_the_second_network_does_not_change_the_noise_rate() -> None:
     true = truth(3000)
     seen, labels = log_probs(true, 3.0), flipped(true, 0.3)
     alone, joined = judge(seen, labels), judge(torch.stack([seen, log_probs(true, 0.0, seed=1)]), labels)
@@ -334,7 +346,7 @@ def test_a_second_witness_says_nothing_of_how_many_are_wrong() -> None:
     assert torch.equal(joined.noise_matrix, alone.noise_matrix)
 
 
-def test_a_second_witness_who_looks_for_himself_makes_the_ranking_better() -> None:
+def test_an_independent_second_network_improves_the_ranking() -> None:
     true = truth(3000)
     seen, labels = log_probs(true, 2.5), flipped(true, 0.3)
     alone, joined = judge(seen, labels), judge(torch.stack([seen, log_probs(true, 2.5, seed=1)]), labels)

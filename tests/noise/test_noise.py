@@ -1,8 +1,8 @@
-"""The noise moves exactly as many labels as it says, where it says, and remembers the truth."""
+"""Label noise moves the exact number of labels, in the right classes, and keeps the true labels."""
 
 from __future__ import annotations
 
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orat.core.errors import InputError
+from orat.core.options import field_types
 from orat.data.source import Dataset, relabel
 from orat.noise import inject as noise
 from orat.training.run import Run
@@ -25,7 +26,7 @@ def balanced(classes: int, each: int) -> torch.Tensor:
 
 
 def moves(before: torch.Tensor, after: torch.Tensor) -> dict[tuple[int, int], int]:
-    """How many labels went from each class to each other one."""
+    """The number of labels moved from each class to each other class."""
     changed = before != after
     pairs = zip(before[changed].tolist(), after[changed].tolist(), strict=True)
     counts: dict[tuple[int, int], int] = {}
@@ -78,7 +79,7 @@ def test_instance_noise_flips_about_the_rate_of_all_classes_and_never_to_itself(
 
 
 def test_instance_noise_sends_alike_samples_to_the_same_class():
-    """Bytes and floats of the same images lean alike; of two images, each to a class of its own."""
+    """Equal images as bytes and as floats get equal labels; two images flip to a class each."""
     images = torch.randint(0, 256, (2, 1, 6, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
     labels = torch.zeros(4000, dtype=torch.int64)
     many = images.repeat(2000, 1, 1, 1)
@@ -224,4 +225,4 @@ def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
 
 
 def test_the_offered_names_are_those_of_the_table():
-    assert tuple(noise.NOISES) == get_args(get_type_hints(Run)["noise"])
+    assert tuple(noise.NOISES) == get_args(field_types(Run)["noise"])

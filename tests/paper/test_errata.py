@@ -76,7 +76,6 @@ def test_entries_are_numbered_and_all_of_one_form() -> None:
     entries = [(int(match[1]), match[0]) for match in ENTRY.finditer(PAGE)]
     # A new one takes the next number, wherever it stands.
     assert sorted(number for number, _ in entries) == list(range(1, len(entries) + 1))
-    assert f"list {len(entries)} deviations" in (ROOT / "README.md").read_text()
     for number, text in entries:
         parts = re.findall(r"\*(Said|Is|Evidence)\*", text)
         assert parts == ["Said", "Is", "Evidence"], number
@@ -86,7 +85,7 @@ def test_entries_are_numbered_and_all_of_one_form() -> None:
 def test_links_and_files_that_the_page_names_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)", PAGE):
         assert (ROOT / "docs" / target).is_file(), target
-    for file in re.findall(r"`(tests/\w+\.py)`", PAGE):
+    for file in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):
         assert (ROOT / file).is_file(), file
 
 

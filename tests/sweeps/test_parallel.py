@@ -184,7 +184,7 @@ def test_what_varies_is_multiplied_and_names_the_folders(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vary = ["--vary", "method=at,st", "--vary", "seed=0,1"]
-    assert main(["train-many", "--data", tiny, *SMALL, *vary, "--out", str(tmp_path), "--json"]) == 0
+    assert main(["train", "--data", tiny, *SMALL, *vary, "--out", str(tmp_path), "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     names = [f"method-{method}-seed-{seed}" for method in ("at", "st") for seed in (0, 1)]
     assert [Path(folder).name for folder in results] == names
@@ -196,7 +196,7 @@ def test_what_varies_is_multiplied_and_names_the_folders(
     ("arguments", "words"),
     [
         (["--vary", "sed=1"], "did you mean"),
-        (["--vary", "out=1"], "unknown field to vary"),
+        (["--vary", "out=1"], "unknown field 'out'"),
         (["--vary", "seed="], "names no values"),
         (["--vary", "seed=1", "--at-once", "0"], "give 1 or more"),
     ],
@@ -204,7 +204,7 @@ def test_what_varies_is_multiplied_and_names_the_folders(
 def test_nonsense_is_refused_in_one_line(
     arguments: list[str], words: str, tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["train-many", "--data", tiny, "--method", "at", *arguments]) == 2
+    assert main(["train", "--data", tiny, "--method", "at", *arguments]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1

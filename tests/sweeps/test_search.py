@@ -1,4 +1,4 @@
-"""A search ranks settings by validation, loses nothing when it is stopped, and refuses what it cannot try."""
+"""A search ranks settings by validation accuracy, survives a kill, and refuses invalid settings."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from math import log10
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
-from PIL import Image
 from quick_runs import quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.flags import flags_of, run_from
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.methods import Method
 from orat.sweeps import search as searching
-from orat.sweeps.plots import picture
 from orat.sweeps.search import search
 from orat.sweeps.space import Range, Values, axes_of
 from orat.sweeps.trials import Trials, silence
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
+from orat.training.text import run_from, texts_of
 from orat.training.train import Job
 
 QUICK = [
@@ -51,7 +48,7 @@ def found(run: Run, over: dict[str, Any], out: Path, **more: Any) -> list[dict[s
 
 
 def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The table without its folders."""
+    """The rows of a search without folders."""
     return [(row["setting"], row["validation"], row["epoch"], row["error"]) for row in rows]
 
 
@@ -69,16 +66,16 @@ def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
         Run(data="sample", method=method, noise="symmetric", noise_rate=0.4, milestones=(), seed=3),
         quick(tiny, method, image_size=(32, 48), normalize=True, eps=8 / 255, milestones=(2, 3), labels="a,b.csv"),
     ):
-        assert run_from(flags_of(run)) == run
+        assert run_from(texts_of(run)) == run
 
 
 def test_what_a_run_takes_from_the_searched_field_follows_it(tiny: str) -> None:
     run = Run(data="mnist", method=orat.AT(), epochs=10)
-    flags = vars(flags_of(run))
-    assert run_from(Namespace(**flags | {"eps": "0.4"})).attack_step_size == 0.1
-    assert run_from(Namespace(**flags | {"epochs": "100"})).milestones == (40, 80)
-    own = vars(flags_of(quick(tiny, orat.AT(), attack_step_size=0.03)))
-    assert run_from(Namespace(**own | {"eps": "0.4"})).attack_step_size == 0.03
+    texts = texts_of(run)
+    assert run_from(texts | {"eps": "0.4"}).attack_step_size == 0.1
+    assert run_from(texts | {"epochs": "100"}).milestones == (40, 80)
+    own = texts_of(quick(tiny, orat.AT(), attack_step_size=0.03))
+    assert run_from(own | {"eps": "0.4"}).attack_step_size == 0.03
 
 
 def test_values_and_ranges_are_read_by_the_type_of_their_field() -> None:
@@ -110,7 +107,7 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
 @pytest.mark.parametrize(
     ("over", "words"),
     [
-        ({}, "nothing to search over"),
+        ({}, "no field to search over"),
         ({"lrr": [0.1]}, "did you mean 'lr'"),
         ({"m": []}, "no values"),
         ({"m": ""}, "no values"),
@@ -120,10 +117,10 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
         ({"epochs": "1..2.5"}, "'2.5' is not a whole number"),
         ({"norm": ["l3"]}, "known are l1, l2, linf"),
         ({"method": ["orta"]}, "did you mean 'orat'"),
-        ({"m": "0.5..0.1"}, "must be the smaller one"),
-        ({"m": "0.1..0.1"}, "must be the smaller one"),
+        ({"m": "0.5..0.1"}, "give the smaller number first"),
+        ({"m": "0.1..0.1"}, "give the smaller number first"),
         ({"m": "0.1.."}, "'' is not a number"),
-        ({"lr": "log:0..0.1"}, "begin above 0"),
+        ({"lr": "log:0..0.1"}, "starts above 0, not at 0"),
         ({"m": "0.1..0.5"}, "add --trials"),
         ({"beta": [1.0]}, "--beta is for trades, mart, mail, not for orat"),
     ],
@@ -139,7 +136,7 @@ def test_what_cannot_be_searched_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("changes", "more", "words"),
     [
-        ({"validation": 0.0}, {}, "validation = 0 holds nothing out"),
+        ({"validation": 0.0}, {}, "validation = 0 leaves no samples to rank by"),
         ({"validation": 0.001}, {}, "holds out none of 300"),
         ({}, {"by": "test"}, "known are natural, pgd10"),
         ({}, {"trials": 0}, "trials = 0"),
@@ -179,7 +176,7 @@ def test_a_rate_that_learns_wins_over_one_of_zero_and_rows_are_what_the_runs_say
 
 
 def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Path) -> None:
-    """Histories of finished runs are replaced by ones in which the two figures disagree."""
+    """The histories of finished runs are replaced by histories in which the two accuracies disagree."""
     planted = {0.1: {"natural": 0.9, "pgd10": 0.2}, 0.3: {"natural": 0.5, "pgd10": 0.4}}
     for by, order in (("natural", [0.1, 0.3]), ("pgd10", [0.3, 0.1])):
         for row in found(short(tiny, epochs=2), {"lr": [0.1, 0.3]}, tmp_path / by, by=by):
@@ -213,7 +210,7 @@ def test_the_table_is_written_with_and_without_the_test_set(tiny: str, tmp_path:
 def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and_the_others_go_on(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One is refused by its fractions, one only when its count meets the data."""
+    """One setting is refused by its fractions, the other by its count and the data."""
     heard: list[str] = []
 
     class Listening(type(SILENT)):
@@ -289,7 +286,7 @@ def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: 
 
 def test_a_folder_of_something_else_is_refused(tiny: str, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    assert_refused_in_one_line(lambda: found(short(tiny), {"lr": [0.1]}, tmp_path), "has files in it")
+    assert_refused_in_one_line(lambda: found(short(tiny), {"lr": [0.1]}, tmp_path), "has files, but no search")
     assert_refused_in_one_line(lambda: found(short(tiny), {"lr": [0.1]}, tmp_path / "letter.txt"), "is a file")
 
 
@@ -320,7 +317,7 @@ def test_trials_are_the_same_every_time_and_more_of_them_go_on(tiny: str, tmp_pa
 
 
 def test_proposals_gather_where_the_score_is_high(tmp_path: Path) -> None:
-    """The score peaks at 0.01, from which chance is 1.5 powers of ten away on average in this range."""
+    """The score peaks at 0.01; random proposals in this range are 1.5 powers of ten away on average."""
     axes = axes_of({"lr": "log:0.00001..10", "solver": "rank,minmax"})
     late = []
     with silence():
@@ -337,7 +334,7 @@ def test_proposals_gather_where_the_score_is_high(tmp_path: Path) -> None:
 def test_a_trial_without_a_result_counts_and_is_kept_with_its_reason(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks that cross and a rate that breaks are no end of the search, and not tried again."""
+    """Invalid ranks and a failed training do not end the search, and are not tried again."""
     run, over = short(tiny, orat.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
     rows = found(run, over, tmp_path, trials=8)
     assert len(rows) == 8
@@ -418,85 +415,6 @@ def test_without_optuna_one_line_says_how_to_get_it_and_lists_go_on(
     assert len(found(short(tiny), {"lr": [0.1]}, tmp_path / "a")) == 1
 
 
-def rows_of(*figures: tuple[dict[str, Any], float | None]) -> list[dict[str, Any]]:
-    """Rows as a search gives them."""
-    return [
-        {
-            "setting": setting,
-            "validation": {} if share is None else {"pgd10": share, "natural": share},
-            "error": None if share is not None else "broken",
-        }
-        for setting, share in figures
-    ]
-
-
-def test_two_fields_make_a_heat_map_with_names_values_figures_and_the_best_framed() -> None:
-    rows = rows_of(
-        ({"m": 0.3, "k": 0.9}, 0.75), ({"m": 0.1, "k": 1.0}, 0.5), ({"m": 0.1, "k": 0.9}, 0.25),
-        ({"m": 0.3, "k": 1.0}, None),
-    )  # fmt: skip
-    figure = picture(rows, axes_of({"m": "0.3,0.1", "k": "0.9,1.0"}), "pgd10")
-    panel, bar = figure.axes
-    assert (panel.get_xlabel(), panel.get_ylabel()) == ("m", "k")
-    assert [label.get_text() for label in panel.get_xticklabels()] == ["0.1", "0.3"]
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["0.9", "1.0"]
-    assert bar.get_ylabel() == "PGD-10 accuracy in % on validation"
-    written = {text.get_position(): text.get_text() for text in panel.texts}
-    assert written == {(0, 0): "25.0", (1, 0): "75.0", (0, 1): "50.0", (1, 1): "none"}
-    (frame,) = panel.patches
-    assert frame.get_xy() == (0.5, -0.5)
-    assert panel.get_title() == "best (framed): m = 0.3, k = 0.9"
-    shown = panel.images[0].get_array()
-    assert shown.filled(-1).tolist() == [[25.0, 75.0], [50.0, -1]]
-
-
-def test_one_field_makes_a_line_and_more_make_a_panel_each() -> None:
-    rows = rows_of(({"lr": 0.1}, 0.75), ({"lr": 1.0}, 0.5), ({"lr": 0.01}, 0.25), ({"lr": 10.0}, None))
-    (panel,) = picture(rows, axes_of({"lr": "0.1,0.01,1,10"}), "natural").axes
-    line, best, broken = panel.lines
-    assert line.get_xydata().tolist() == [[0.01, 25.0], [0.1, 75.0], [1.0, 50.0]]
-    assert best.get_xydata().tolist() == [[0.1, 75.0]]
-    assert broken.get_xdata().tolist() == [10.0]
-    assert (panel.get_xscale(), panel.get_xlabel()) == ("log", "lr")
-    assert panel.get_ylabel() == "natural accuracy in % on validation"
-    axes = axes_of({"m": "0.1..0.5", "solver": "rank,minmax", "ramp": "0..4", "lr": "log:0.01..1"})
-    rows = rows_of(({"m": 0.2, "solver": "rank", "ramp": 1, "lr": 0.1}, 0.5))
-    panels = picture(rows, axes, "pgd10").axes
-    assert [panel.get_xlabel() for panel in panels] == ["m", "solver", "ramp", "lr"]
-    assert [panel.get_xscale() for panel in panels] == ["linear", "linear", "linear", "log"]
-    assert [label.get_text() for label in panels[1].get_xticklabels()] == ["rank", "minmax"]
-
-
-def test_the_picture_is_drawn_and_no_label_covers_another(tiny: str, tmp_path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    over = {"lr": [0.1, 0.3], "momentum": [0.0, 0.9]}
-    rows = found(short(tiny), over, tmp_path)
-    with Image.open(tmp_path / "search.png") as image:
-        colors = image.convert("RGB").getcolors(1 << 24)
-        assert colors is not None
-        assert len(colors) > 50
-    figure = picture(rows, axes_of(over), "pgd10")
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    panel = figure.axes[0]
-    labels = [*panel.get_xticklabels(), *panel.get_yticklabels(), *panel.texts, panel.xaxis.label, panel.yaxis.label]
-    boxes = [label.get_window_extent(canvas.get_renderer()) for label in [*labels, panel.title]]
-    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
-
-
-def test_without_matplotlib_the_table_comes_and_one_line_says_how_to_get_the_picture(
-    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    command = ["search", "--data", tiny, "--method", "at", *QUICK, "--over", "momentum=0.5,0.9"]
-    assert main([*command, "--out", str(tmp_path / "a")]) == 0
-    text = capsys.readouterr().out
-    assert "the picture search.png needs matplotlib: pip install 'orat[plots]'\n" in text
-    assert "PGD-10" in text
-    assert sorted(file.name for file in (tmp_path / "a").glob("search.*")) == ["search.csv", "search.json"]
-
-
 def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_asked(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -506,7 +424,7 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert captured.err == ""
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
-    assert "labels of validation images may be wrong too: this ranks settings, and is no estimate" in captured.out
+    assert "validation labels may be wrong too: the table ranks settings" in captured.out
     assert "search.csv, search.json, search.png" in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
@@ -527,8 +445,8 @@ def test_the_command_says_which_fields_do_not_compare_and_shows_trials(
     command = ["search", "--data", tiny, "--method", "at", *flags, "--over", "eps=0.01..0.1", "--over", "seed=0,1"]
     assert main([*command, "--trials", "2", "--out", str(tmp_path / "a")]) == 0
     captured = capsys.readouterr()
-    assert "eps decides the attack of validation too" in captured.out
-    assert "seed decides the images or labels of validation too" in captured.out
+    assert "eps changes the attack of validation" in captured.out
+    assert "seed changes the images or labels of validation" in captured.out
     assert "trial 1 of 2: eps = 0." in captured.err
     assert "trial 2 of 2: pgd10 " in captured.err
 
@@ -555,7 +473,7 @@ def test_where_no_run_ends_the_command_says_so(tiny: str, tmp_path: Path, capsys
         (["--over", "momentum=0.1..0.9", "--trials", "many"], "--trials: 'many'"),
         (["--over", "momentum=0.1", "--at-once", "0"], "give 1 or more"),
         (["--over", "momentum=0.1", "--by", "cw"], "known are natural, pgd10"),
-        (["--over", "momentum=0.1", "--validation", "0"], "validation = 0 holds nothing out"),
+        (["--over", "momentum=0.1", "--validation", "0"], "validation = 0 leaves no samples to rank by"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(
@@ -570,7 +488,7 @@ def test_nonsense_is_refused_in_one_line(
 
 
 def is_in_the_middle(out: Path, finished: int) -> bool:
-    """Whether so many runs are finished, and the next has done four epochs."""
+    """Whether this many runs are finished and the next run has four epochs."""
     done = {file.parent for file in out.glob("*/result.json")}
     lines = [file.read_text().count("\n") for file in out.glob("*/history.jsonl") if file.parent not in done]
     return len(done) == finished and max(lines, default=0) >= 4
@@ -580,7 +498,7 @@ def is_in_the_middle(out: Path, finished: int) -> bool:
 def test_kill_9_and_the_same_command_again_end_with_the_table_of_a_search_that_was_not_stopped(
     search_for: list[str], tiny: str, tmp_path: Path
 ) -> None:
-    """Killed in the middle of the first run, and of the second."""
+    """The search is killed in the middle of the first run and of the second."""
     slow = ["--epochs", "12", "--batch-size", "4", "--attack-steps", "5", "--lr", "0.005", "--device", "cpu"]
     noise = ["--noise", "symmetric", "--noise-rate", "0.2"]
     command = [str(Path(sys.executable).with_name("orat")), "search", "--data", tiny, "--method", "orat"]

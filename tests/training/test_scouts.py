@@ -19,8 +19,7 @@ from orat.core.errors import InputError
 from orat.core.types import Batch
 from orat.data.source import relabel
 from orat.models.layers import Dropout
-from orat.training.scouts import lesson, without
-from orat.training.setup import prepare
+from orat.training.setup import lesson, prepare, without
 
 N = 40
 KEPT = torch.ones(N, dtype=torch.bool)
@@ -108,8 +107,8 @@ def test_held_out_networks_do_as_well_with_any_run_of_the_same_labels(tiny: str,
     found = []
     for name, method in (("a", orat.ST()), ("b", orat.AT())):
         orat.train(replace(quick(tiny, method, **NOISE), epochs=2), tmp_path / name, device="cpu", display=SILENT)
-        found.append(orat.suspects(tmp_path / name, device="cpu", held_out=True, folds=4, epochs=12))
-    assert found[0].judged_by == "held-out"
+        found.append(orat.find_label_issues(tmp_path / name, device="cpu", held_out=True, folds=4, epochs=12))
+    assert found[0].judged_by == "held-out networks"
     assert found[0].mean_loss.equal(found[1].mean_loss)
     truth = found[0].truth()
     assert truth is not None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from orat.training.lines import epoch_line, lost_words
 from quick_runs import quick, train_until_stopped
 
 import orat
@@ -17,7 +18,6 @@ from orat.core.errors import InputError, TrainingError
 from orat.methods import METHODS, Method, Setting
 from orat.training import train as execute
 from orat.training.learner import Learner, set_pace, train_epoch
-from orat.training.lines import epoch_line, lost_words
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, setting_of
@@ -115,7 +115,7 @@ def test_orat_that_is_told_nothing_and_finds_nothing_is_at_to_the_bit(augment: s
     """After one epoch scouts know too little to cut anything."""
     for name, method in (("at", orat.AT()), ("orat", orat.ORAT(scout_epochs=1))):
         orat.train(quick(tiny, method, augment=augment), tmp_path / name, device="cpu", display=SILENT)
-    assert orat.suspects(tmp_path / "orat", device="cpu").cut.sum() == 0
+    assert orat.find_label_issues(tmp_path / "orat", device="cpu").flags.sum() == 0
     at, automatic = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
     assert all(torch.equal(at[key], automatic[key]) for key in at)
 

@@ -1,4 +1,4 @@
-"""Labels from files: what is well formed comes back, what is not is refused with its line."""
+"""Labels from files: a well-formed file gives its labels, a malformed row is refused with its line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from orat.core.errors import InputError
-from orat.data.label_files import from_file
+from orat.data.label_files import LEFT_OUT, from_file
+from orat.methods import AT
 from orat.noise import inject as noise
+from orat.training.run import Run
+from orat.training.setup import prepare
 
 PETS = ("cat", "dog", "eel")
 
@@ -102,6 +106,51 @@ def test_bad_arrays_are_refused(tmp_path: Path, array, message):
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     with pytest.raises(InputError, match=message):
         from_file(tmp_path / "a.npy", 2, PETS)
+
+
+PATHS = ("train/cat/1.png", "train/cat/2.png", "train/dog/1.png", "train/eel/a, b.png")
+
+
+@pytest.mark.parametrize("title", ["path,label\n", ""])
+def test_rows_may_name_the_images_by_their_paths(tmp_path: Path, title):
+    rows = ['"train/eel/a, b.png",eel', "train/cat/2.png,eel", "train/dog/1.png,", "train/cat/1.png,cat"]
+    (tmp_path / "a.csv").write_text(title + "\n".join(rows))
+    assert from_file(tmp_path / "a.csv", 4, PETS, PATHS).tolist() == [0, 2, LEFT_OUT, 2]
+    (tmp_path / "a.csv").write_text("index,label\n3,eel\n0,cat\n1,eel\n2,\n")
+    assert from_file(tmp_path / "a.csv", 4, PETS, PATHS).tolist() == [0, 2, LEFT_OUT, 2]
+
+
+def test_a_run_on_an_image_folder_takes_labels_by_path(tmp_path: Path):
+    for name in ("cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"):
+        (tmp_path / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 9)).save(tmp_path / "train" / name)
+    rows = ("train/dog/2.png,cat", "train/cat/1.png,", "train/dog/1.png,dog", "train/cat/2.png,dog")
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]))
+    run = Run(data=str(tmp_path), method=AT(), labels=str(tmp_path / "labels.csv"), validation=0.0)
+    train = prepare(run).train
+    assert train.paths == ("train/cat/2.png", "train/dog/1.png", "train/dog/2.png")
+    assert train.labels.tolist() == [1, 1, 0]
+    assert train.truth is not None
+    assert train.truth.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "paths", "message"),
+    [
+        (["train/cat/3.png,cat"], PATHS, "line 2: image 'train/cat/3.png' is not of the training set or came before"),
+        (
+            [f"{PATHS[0]},cat", f"{PATHS[0]},dog"],
+            PATHS,
+            f"line 3: image '{PATHS[0]}' is not .* came before: give each once",
+        ),
+        ([f"{path},cat" for path in PATHS[:2]], PATHS, "has 2 labels for 4 samples"),
+        ([f"{PATHS[0]},cat"], None, f"line 2: index '{PATHS[0]}' is not in 0..3"),
+    ],
+)
+def test_paths_of_no_image_are_refused(tmp_path: Path, rows, paths, message):
+    (tmp_path / "a.csv").write_text("\n".join(["path,label", *rows]))
+    with pytest.raises(InputError, match=message):
+        from_file(tmp_path / "a.csv", 4, PETS, paths)
 
 
 def test_a_missing_file_is_named():

@@ -1,0 +1,157 @@
+"""`orat labels`: finds the wrong labels in the training set of a run, and writes a training set without them."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orat.cli.flags import Parser, add_command, add_places, read
+from orat.cli.tables import plain_table, print_json, print_table, say
+from orat.core.errors import InputError, unknown
+from orat.core.numbers import number, whole
+
+if TYPE_CHECKING:
+    from orat.curation.find import LabelIssues
+
+FORMATS = ("csv", "parquet")
+PRINTED = 10  # samples
+
+
+def add(commands: Any) -> None:
+    """Declares `labels find` and `labels fix`."""
+    text = "find wrong labels in a run's training set, or write a training set without them"
+    below = commands.add_parser("labels", help=text, description=text).add_subparsers(required=True, metavar="ACTION")
+    text = "find the training labels of a finished run that are probably wrong: tables and a page of images"
+    one = add_command(below, "find", find, text)
+    one.add_argument("run", metavar="RUN", help="the run's folder")
+    one.add_argument(
+        "--out", metavar="DIR", help="folder of tables and page (default: label-issues in the run's folder)"
+    )
+    one.add_argument("--top", default="100", metavar="N", help="images on the page (default: 100)")
+    one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
+    add_judging(one)
+    add_places(one)
+    text = "write the training set of a finished run without the labels that are probably wrong; nothing is overwritten"
+    one = add_command(below, "fix", fix, text)
+    one.add_argument("run", metavar="RUN", help="the run's folder")
+    one.add_argument("--out", metavar="DIR", required=True, help="a new folder for the training set")
+    one.add_argument(
+        "--how", default="labels", metavar="{labels,folder}",
+        help="write a label file for --labels, or a copy of the image folder (default: labels)",
+    )  # fmt: skip
+    one.add_argument(
+        "--fix", default="drop", metavar="{drop,relabel}", help="drop or relabel the flagged samples (default: drop)"
+    )
+    one.add_argument(
+        "--threshold", metavar="P", help="flag a label that is wrong with more than this probability (default: the "
+        "labels that the run flagged)",
+    )  # fmt: skip
+    add_judging(one)
+    add_places(one)
+
+
+def add_judging(one: Parser) -> None:
+    """Adds the flags for the predictions that labels are compared with."""
+    one.add_argument(
+        "--held-out", action="store_true",
+        help="train quick networks for cross-fitted predictions: each network predicts the part of the training set "
+        "that it was not trained on, because a network agrees with wrong labels it has learned",
+    )  # fmt: skip
+    one.add_argument("--folds", default="5", metavar="K", help="with --held-out: parts, and networks (default: 5)")
+    one.add_argument("--epochs", metavar="N", help="with --held-out: epochs (default: 36, for few samples up to 100)")
+
+
+def judging_of(arguments: Namespace) -> dict[str, Any]:
+    """The options for these predictions."""
+    if not arguments.held_out and (arguments.epochs is not None or arguments.folds != "5"):
+        raise InputError("--folds and --epochs are for --held-out: give --held-out too")
+    folds, epochs = read(arguments, "folds", whole), read(arguments, "epochs", whole)
+    return {"device": arguments.device, "held_out": arguments.held_out, "folds": folds, "epochs": epochs}
+
+
+def find(arguments: Namespace) -> int:
+    """Writes tables and page, and prints the most suspicious labels."""
+    top, judging = read(arguments, "top", whole), judging_of(arguments)
+    if top < 0:
+        raise InputError(f"--top {top}: give 0 or more images")
+    if arguments.format not in FORMATS:
+        raise unknown("format", arguments.format, FORMATS)
+    from orat.core.console import Display
+    from orat.core.files import replace_file, require
+    from orat.curation.find import find_label_issues
+    from orat.curation.page import page
+    from orat.curation.tables import write_tables
+
+    if arguments.format == "parquet":
+        require("pyarrow", "parquet", "a .parquet table")
+    out = Path(arguments.out) if arguments.out else Path(arguments.run) / "label-issues"
+    if out.is_file():
+        raise InputError(f"{out} is a file: give --out a folder")
+    found = find_label_issues(arguments.run, arguments.data_dir, display=Display(), **judging)
+    out.mkdir(parents=True, exist_ok=True)
+    written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
+    replace_file(written[-1], page(found, arguments.run, top).encode())
+    if arguments.json:
+        rows = list(islice(found, PRINTED))
+        print_json(found.summary() | {"notes": found.notes(), "most_suspicious": rows, "files": [*map(str, written)]})
+        return 0
+    print_found(arguments.run, found)
+    say(f"{', '.join(path.name for path in written)}: {out}")
+    return 0
+
+
+def print_found(title: str, found: LabelIssues) -> None:
+    """Prints the estimate for each class, the most suspicious samples, and the totals."""
+    from orat.curation.tables import headlines
+
+    titles = {"class": "class", "given": "labels", "estimated_wrong": "wrong", "estimated_share": "share",
+              "confused_with": "mostly", "issues": "flagged"}  # fmt: skip
+    rows = [row | {"estimated_share": f"{row['estimated_share']:.1%}"} for row in found.classes()]
+    print_table(plain_table(f"{title}: estimated wrong labels by class", titles, rows))
+    titles = {"rank": "rank", "index": "index", "given_label": "label", "predicted_label": "predicted",
+              "wrong": "wrong", "mean_loss": "mean loss", "path": "path"}  # fmt: skip
+    if found.train.paths is None:
+        del titles["path"]
+    rows = [
+        row | {"wrong": f"{1 - row['label_quality']:.1%}", "mean_loss": f"{row['mean_loss']:.2f}"}
+        for row in islice(found, PRINTED)
+    ]
+    print_table(plain_table(f"the {len(rows)} most suspicious labels, with the probability to be wrong", titles, rows))
+    for line in (*headlines(found), *found.notes()):
+        say(line)
+
+
+def fix(arguments: Namespace) -> int:
+    """Writes the training set, and prints the changes and the command that trains on it."""
+    threshold, judging = read(arguments, "threshold", number), judging_of(arguments)
+    from orat.core.console import Display
+    from orat.curation.fix import fix_labels, train_command
+
+    how, kind = arguments.how, arguments.fix
+    result = fix_labels(arguments.run, arguments.out, how, kind, threshold, arguments.data_dir, Display(), **judging)
+    command = shlex.join(train_command(result, arguments.data_dir))
+    if arguments.json:
+        print_json(result | {"command": command})
+    else:
+        print_changes(result, command)
+    return 0
+
+
+def print_changes(result: Mapping[str, Any], command: str) -> None:
+    """Prints the changes by class, and the command that trains on the new training set."""
+    from orat.curation.find import SOURCES
+
+    moved = ("moved_out", "moved_in") if result["relabeled"] else ("dropped",)
+    titles = {name: name.replace("_", " ") for name in ("class", "before", *moved, "after")}
+    title = f"{result['dropped']:,} of {result['of']:,} samples dropped, {result['relabeled']:,} relabeled"
+    print_table(plain_table(title, titles, result["classes"]))
+    say(SOURCES[result["judged_by"]])
+    if result["not_judged"]:
+        say(f"{result['not_judged']:,} samples without a prediction, because the run did not train on them, are kept.")
+    less = ", with a lower --m, because fewer labels are wrong now" if "--m" in result["train"] else ""
+    say(f"written to {result['folder']}; to train on it{less}:")
+    say(command)

@@ -1,0 +1,56 @@
+"""Commands and flags of earlier versions: their new names, or what took their place."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+from orat.core.errors import InputError
+
+# Old names of commands; they work for one more version.
+COMMANDS = {
+    "train-many": ("train",),
+    "outliers": ("labels", "find"),
+    "clean": ("labels", "fix"),
+    "methods": ("list", "methods"),
+    "data": ("list", "data"),
+    "reproduce": ("paper", "reproduce"),
+    "theory": ("paper", "theory"),
+}
+
+# Removed commands and flags, and what to use instead.
+REMOVED = {
+    "bench": "run `python benchmarks/step.py` in the repository",
+    "--without-outliers-of": "train aorr, write labels with `orat labels fix RUN --out DIR`, then train with "
+    "--labels DIR/labels.csv",
+    "--score": "the scores of the study are methods in experiments/",
+    "--measure": "the measures of the study are methods in experiments/",
+    "--memory": "the averages of the study are methods in experiments/",
+    "--scalar-start": "the start of the authors' code is a method in orat_paper",
+    "--scalar-rate": "the rate of the authors' code is a method in orat_paper",
+}
+
+# Old values of flags, and their new ones.
+VALUES = {("engine", "replica"): "folded"}
+
+
+def renamed(words: list[str]) -> list[str]:
+    """A command line with the new name of its command; an old one is pointed out on standard error."""
+    if not words or words[0] not in COMMANDS:
+        return words
+    new = COMMANDS[words[0]]
+    sys.stderr.write(f"orat {words[0]} is now orat {' '.join(new)}\n")
+    return [*new, *words[1:]]
+
+
+def check_removed(name: str) -> None:
+    """Refuses a command or flag that was removed."""
+    if name in REMOVED:
+        raise InputError(f"{name} was removed: {REMOVED[name]}")
+
+
+def check_values(arguments: Namespace) -> None:
+    """Refuses a value that was renamed."""
+    for (name, old), new in VALUES.items():
+        if getattr(arguments, name, None) == old:
+            raise InputError(f"--{name} {old} was renamed: give --{name} {new}")
