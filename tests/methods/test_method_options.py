@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quick_runs import ONE_OF_EACH, quick
+from quick_runs import quick
 from refusals import assert_refused_in_one_line
 
 import orat
