@@ -16,9 +16,8 @@ from orat.core.types import Labels
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.base import Decision
-from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge
+from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed, judge
 from orat.noise.matrix import MIN_SAMPLES
-from orat.noise.truth import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
 from orat.training.run_folder import RunFolder
