@@ -32,7 +32,7 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import Method
 from orat.methods.automatic import cut_in
-from orat.noise.truth import area
+from orat.noise.judge import area
 from orat.sweeps.parallel import Sitting
 from orat.training.load import load_model
 from orat.training.run import Run, read_run

@@ -46,7 +46,7 @@ from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
 from orat.methods.base import State
 from orat.noise.judge import judge
-from orat.noise.truth import area, found_removed
+from orat.noise.judge import area, found_removed
 from orat.training.engine import engine_for
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run

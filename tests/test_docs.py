@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from orat.training.text import run_from
 from PIL import Image
 
 import orat
@@ -24,6 +23,7 @@ from orat.data import catalog
 from orat.data.source import Splits
 from orat.methods import METHODS
 from orat.training.defaults import DEFAULTS
+from orat.training.text import run_from
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

@@ -88,7 +88,7 @@ class AutomaticRange(Fold):
         """Removes flagged samples, or relabels them where the verdict is confident."""
         verdict = self.verdict()
         flagged = verdict.flagged()
-        relabeled = flagged & (verdict.confidence > self.confidence) & may_relabel
+        relabeled = flagged & (verdict.confidence.float() > self.confidence) & may_relabel
         learned = ~flagged | relabeled
         self.weights.copy_(learned * (self.n / learned.sum()))
         self.relabeled.copy_(relabeled)

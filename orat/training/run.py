@@ -124,9 +124,11 @@ def method_class(name: str) -> type[Method]:
     """The class of a recorded method: built in, or in an imported module; a record never imports code."""
     if name in METHODS:
         return METHODS[name]
+    from orat.methods import Method  # here, because it imports torch
+
     module, _, attribute = name.partition(":")
     found = getattr(sys.modules.get(module), attribute, None)
-    if not isinstance(found, type):
+    if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"the method {name} of the run is not part of orat: import {module} before")
     return found
 
@@ -179,3 +181,5 @@ def read_run(folder: Path) -> Run:
         return Run.from_record(json.loads(file.read_text()))
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file} is damaged ({error}): it was not written by this version of orat") from None
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None

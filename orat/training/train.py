@@ -19,7 +19,7 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
 from orat.models.layers import dropouts
-from orat.noise.truth import found_corrections, found_removed
+from orat.noise.judge import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution
 from orat.training.first_weights import load_first, origin_words

@@ -142,7 +142,9 @@ def test_the_printed_command_trains_on_the_result(
     [
         Run(data="sample", method=orat.methods.AT()),
         Run(data="sample", method=orat.methods.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
-        Run(data="some/folder", method=orat.methods.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3),
+        Run(
+            data="some/folder", method=orat.methods.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3
+        ),
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:

@@ -406,7 +406,8 @@ def test_gpu_records_give_the_losses_of_steps_executed_one_by_one(name: str) -> 
 @pytest.mark.parametrize("precision", ["mixed", "tf32"])
 def test_gpu_records_of_every_kind_of_network_and_precision_give_the_same(network: str, precision: str) -> None:
     recorded, executed = (
-        on_gpu(orat.methods.AT(), records, 25, network, precision=precision, augment="crop-flip") for records in (True, False)
+        on_gpu(orat.methods.AT(), records, 25, network, precision=precision, augment="crop-flip")
+        for records in (True, False)
     )
     assert set(recorded.engine.records) == {32, 27}
     assert_same_training(recorded, executed)

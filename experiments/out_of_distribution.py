@@ -39,7 +39,7 @@ from orat.data import catalog as data
 from orat.data.source import Dataset
 from orat.methods import Method
 from orat.methods.automatic import cut_in
-from orat.noise.truth import area
+from orat.noise.judge import area
 from orat.sweeps.parallel import Sitting
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder

@@ -142,7 +142,9 @@ def test_attack_and_loss_both_use_the_corrected_labels() -> None:
 
 
 def test_training_repairs_flipped_labels_and_says_how_many(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.methods.RAA(burn_in=8), noise="symmetric", noise_rate=0.3, epochs=16, milestones=(), eps=0.05)
+    run = quick(
+        tiny, orat.methods.RAA(burn_in=8), noise="symmetric", noise_rate=0.3, epochs=16, milestones=(), eps=0.05
+    )
     found = orat.train(run, tmp_path / "a", display=SILENT)["corrections"]
     data, used = prepare(run).train, RunFolder(tmp_path / "a").load_tensors("state")["used"]
     changed, right = used != data.labels, used == data.truth
