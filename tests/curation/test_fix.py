@@ -18,7 +18,7 @@ from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.main import main, parser
+from orat.cli.main import main, parse
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
 from orat.data.label_files import LEFT_OUT, from_file
@@ -148,7 +148,7 @@ def test_the_printed_command_trains_on_the_result(
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser([]).parse(["train", *words_of(run)]).texts) == run
+    assert run_from(parse(["train", *words_of(run)]).texts) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])

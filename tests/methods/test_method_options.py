@@ -12,7 +12,7 @@ from quick_runs import quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.main import main, parser
+from orat.cli.main import main, parse
 from orat.core.console import SILENT
 from orat.methods import AT, GAIRAT, MAIL, MART, METHODS, ORAT, RAA, ST, TRADES, WMMR, AoRR, Method, Setting
 from orat.training.run import Run, read_run
@@ -176,7 +176,7 @@ def test_a_run_hands_its_schedule_to_its_method(name: str, tiny: str) -> None:
 
 def parsed(*arguments: str) -> Run:
     """The run that these flags describe."""
-    return run_from(parser([]).parse(["train", *arguments]).texts)
+    return run_from(parse(["train", *arguments]).texts)
 
 
 def test_flags_reach_the_fields_of_their_method() -> None:
