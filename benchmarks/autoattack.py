@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import suite
+from orat.attacks import Threat
 from orat.attacks.reference import AutoAttackReference
 from orat.cli.subjects import Subject, of_run
 from orat.core.provenance import commit, hardware, versions
@@ -77,8 +77,9 @@ def warm_up(subject: Subject) -> None:
     """Lets libraries choose their kernels before anything is timed."""
     few = subject.test.take(torch.arange(min(len(subject.test), 8)))
     x, y = images(few, subject.model)
-    AutoAttackReference(subject.eps, subject.norm)(subject.model, x, y)
-    correct(subject.model, few, suite(subject.eps, subject.norm, ["autoattack"]), precision="auto")
+    threat = Threat(subject.eps, subject.norm)
+    AutoAttackReference()(subject.model, x, y, threat)
+    correct(subject.model, few, ["autoattack"], threat, precision="auto")
 
 
 def reference(subject: Subject, batch_size: int) -> Tensor:
@@ -96,8 +97,8 @@ def reference(subject: Subject, batch_size: int) -> Tensor:
 
 def own(subject: Subject, precision: str) -> dict[str, Tensor]:
     """Which samples withstand ours."""
-    attacks = suite(subject.eps, subject.norm, ["autoattack"])
-    right = correct(subject.model, subject.test, attacks, precision=precision)
+    threat = Threat(subject.eps, subject.norm)
+    right = correct(subject.model, subject.test, ["autoattack"], threat, precision=precision)
     return {name: mask.cpu() for name, mask in right.items()}
 
 

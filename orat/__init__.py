@@ -9,14 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orat.attacks import APGD, FAB, PGD, AutoAttack, CarliniWagner, Square, suite
+    from orat.attacks import APGD, FAB, PGD, Attack, AutoAttack, CarliniWagner, Square, Threat, suite
     from orat.core.errors import InputError, TrainingError
     from orat.curation.find import suspects
     from orat.curation.fix import clean
     from orat.data.catalog import load as load_data
     from orat.data.source import Dataset
-    from orat.evaluation.accuracy import correct, evaluate
-    from orat.evaluation.report import Plan, examine
+    from orat.evaluation import Plan, correct, evaluate, examine
     from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR
     from orat.methods.ranked_range import MinMaxLoss, RankedRangeLoss, ranked_range
     from orat.sweeps.parallel import train_many
@@ -31,6 +30,7 @@ PLACES = {
     "APGD": "orat.attacks",
     "AT": "orat.methods",
     "AoRR": "orat.methods",
+    "Attack": "orat.attacks",
     "AutoAttack": "orat.attacks",
     "CarliniWagner": "orat.attacks",
     "Dataset": "orat.data.source",
@@ -42,19 +42,20 @@ PLACES = {
     "MinMaxLoss": "orat.methods.ranked_range",
     "ORAT": "orat.methods",
     "PGD": "orat.attacks",
-    "Plan": "orat.evaluation.report",
+    "Plan": "orat.evaluation",
     "RAA": "orat.methods",
     "RankedRangeLoss": "orat.methods.ranked_range",
     "Run": "orat.training.run",
     "ST": "orat.methods",
     "Square": "orat.attacks",
     "TRADES": "orat.methods",
+    "Threat": "orat.attacks",
     "TrainingError": "orat.core.errors",
     "WMMR": "orat.methods",
     "clean": "orat.curation.fix",
-    "correct": "orat.evaluation.accuracy",
-    "evaluate": "orat.evaluation.accuracy",
-    "examine": "orat.evaluation.report",
+    "correct": "orat.evaluation",
+    "evaluate": "orat.evaluation",
+    "examine": "orat.evaluation",
     "load_data": "orat.data.catalog:load",
     "load_model": "orat.training.load",
     "ranked_range": "orat.methods.ranked_range",
@@ -66,10 +67,10 @@ PLACES = {
 }
 
 __all__ = [
-    "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "AutoAttack",
-    "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
-    "TrainingError", "clean", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range", "search",
-    "suite", "suspects", "train", "train_many",
+    "APGD", "AT", "FAB", "GAIRAT", "MAIL", "MART", "ORAT", "PGD", "RAA", "ST", "TRADES", "WMMR", "AoRR", "Attack",
+    "AutoAttack", "CarliniWagner", "Dataset", "InputError", "MinMaxLoss", "Plan", "RankedRangeLoss", "Run", "Square",
+    "Threat", "TrainingError", "clean", "correct", "evaluate", "examine", "load_data", "load_model", "ranked_range",
+    "search", "suite", "suspects", "train", "train_many",
 ]  # fmt: skip
 
 

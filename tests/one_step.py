@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD, TrainingAttack
+from orat.attacks import PGD, Adversary, Threat
 from orat.core.types import Batch
 from orat.methods import Method, Setting
 from orat.methods.base import State
@@ -35,9 +35,12 @@ def samples(classes: int = 3) -> Batch:
     return Batch(x, torch.randint(classes, (N,), generator=generator), torch.arange(N))
 
 
-def real_attack(steps: int = 4, start: str = "uniform", eps: float = 0.2, seed: int = 0) -> TrainingAttack:
-    """Steps of a quarter of the radius, from this seed."""
-    return TrainingAttack(PGD(eps, steps, start=start), torch.Generator().manual_seed(seed))
+def real_attack(
+    steps: int = 4, start: str = "uniform", eps: float = 0.2, seed: int = 0, model: nn.Module | None = None
+) -> Adversary:
+    """Steps of a quarter of the radius, from this seed, on a network."""
+    generator = torch.Generator().manual_seed(seed)
+    return Adversary(PGD(steps, start=start), Threat(eps), model or network(), generator)
 
 
 @dataclass
@@ -46,27 +49,28 @@ class Played:
 
     adv: Tensor
     iterates: Tensor
+    model: nn.Module | None = None
     objectives: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
     labels: list[Tensor] = field(default_factory=list)
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The written images, attacked by the cross-entropy of the batch's labels."""
-        self.labels.append(batch.y)
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """The written images, attacked by the cross-entropy of these labels."""
+        self.labels.append(y)
         return self.adv
 
-    def maximize(self, model: nn.Module, x: Tensor, objective: Callable[[Tensor], Tensor]) -> Tensor:
+    def maximize(self, x: Tensor, objective: Callable[[Tensor], Tensor]) -> Tensor:
         """The written images, attacked by this objective."""
         self.objectives.append(objective)
         return self.adv
 
-    def traced(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def traced(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The written images and iterates, attacked by the cross-entropy of these labels."""
         self.labels.append(y)
         return self.adv, self.iterates
 
-    def view(self, model: nn.Module, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         """The natural logits, out of the graph."""
-        return model(x).detach()
+        return (self.model or network())(x).detach()
 
 
 def played(seed: int = 3) -> Played:
@@ -80,21 +84,19 @@ def played(seed: int = 3) -> Played:
 
 
 def beyond_first_epoch(
-    method: Method, model: nn.Module, batch: Batch, attack: TrainingAttack | Played, classes: int = 3
+    method: Method, model: nn.Module, batch: Batch, attack: Adversary | Played, classes: int = 3
 ) -> State:
     """The method's state after an epoch of one step, in which nothing was learned."""
-    steps = attack.pgd.steps if isinstance(attack, TrainingAttack) else len(attack.iterates)
+    steps = attack.attack.steps if isinstance(attack, Adversary) else len(attack.iterates)
     state = method.start(Setting(N, N, classes, steps=1, epochs=4, attack_steps=steps)).to(batch.x.device)
-    method.loss(model, batch, attack, state, 1)
+    method.loss(model, batch, replace(attack, model=model), state, 1)
     state.end_epoch()
     return state
 
 
-def second_step(
-    method: Method, attack: TrainingAttack | Played, first: Played | None = None
-) -> tuple[Tensor, list[Tensor]]:
+def second_step(method: Method, attack: Adversary | Played, first: Played | None = None) -> tuple[Tensor, list[Tensor]]:
     """The loss of the second epoch's only step, and its gradient; the first epoch may have had its own attack."""
     model, batch = network(), samples()
     state = beyond_first_epoch(method, model, batch, first or attack)
-    loss = method.loss(model, batch, attack, state, 2)
+    loss = method.loss(model, batch, replace(attack, model=model), state, 2)
     return loss, list(torch.autograd.grad(loss, list(model.parameters())))

@@ -1,4 +1,4 @@
-"""The attack of a training, as a method sees it: the images after it, and what was seen on the way."""
+"""The attack of one training step, bound to the network, the threat and the random numbers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from orat.attacks.pgd import PGD, check_images, frozen, gradient_at
+from orat.attacks.base import Ascent, Move, frozen, gradient_at
+from orat.attacks.threat import Threat
 from orat.core.losses import cross_entropy
-from orat.core.types import Batch, Images, Labels, Logits
+from orat.core.random import Randomness
+from orat.core.types import Images, Labels, Logits
 
 
 @runtime_checkable
 class Sight(Protocol):
-    """A quicker way to see what the network says in evaluation mode, and to move, that an attack may take instead."""
+    """A faster form of the network in evaluation mode, and of the steps of an attack."""
 
-    stale: bool  # whether the network has learned since it was last looked at
+    stale: bool  # whether the network has learned since the last update
 
     def logits(self, x: Tensor) -> Tensor:
-        """What the network says of these images."""
+        """The logits of the network."""
         ...
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
@@ -30,51 +32,53 @@ class Sight(Protocol):
         ...
 
     @property
-    def move(self) -> Callable[..., Tensor]:
-        """What does as `moved` does."""
+    def move(self) -> Move:
+        """A faster form of `moved`."""
         ...
 
 
 @dataclass(frozen=True)
-class TrainingAttack:
-    """Projected gradient ascent, with the randomness it draws from."""
+class Adversary:
+    """The attack of one training step, as a method sees it."""
 
-    pgd: PGD
-    generator: Generator
-    sight: Sight | None = None
+    attack: Ascent
+    threat: Threat
+    model: nn.Module
+    generator: Randomness
+    sight: Sight | None = None  # replaces the network where given
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Images:
-        """The batch's images, attacked by their cross-entropy."""
+    def __call__(self, x: Images, y: Labels) -> Images:
+        """The images after an attack on their cross-entropy."""
         if self.sight is None:
-            return self.pgd(model, batch.x, batch.y, self.generator)
+            return self.attack(self.model, x, y, self.threat, self.generator)
         gradient = self.sight.gradient
-        return self.pgd.climb(lambda adv: gradient(adv, batch.y), batch.x, self.generator, self.sight.move)
+        return self.attack.climb(lambda adv: gradient(adv, y), x, self.threat, self.generator, self.sight.move)
 
-    def maximize(self, model: nn.Module, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
-        """The images x moved so that an objective of the logits grows: one number a sample."""
+    def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
+        """The images after an attack on an objective of the logits, one number per sample."""
         if self.sight is not None:
             logits = self.sight.logits
             uphill = partial(gradient_at, lambda adv: objective(logits(adv)))
-            return self.pgd.climb(uphill, x, self.generator, self.sight.move)
-        check_images(x)
-        with frozen(model, self.pgd.mode):
-            return self.pgd.maximize(lambda adv: objective(model(adv)), x, self.generator)
+            return self.attack.climb(uphill, x, self.threat, self.generator, self.sight.move)
+        self.threat.check_inputs(x)
+        with frozen(self.model, self.attack.mode):
+            return self.attack.maximize(lambda adv: objective(self.model(adv)), x, self.threat, self.generator)
 
-    def traced(self, model: nn.Module, x: Images, y: Labels) -> tuple[Images, Tensor]:
-        """The images x attacked against y, and the logits of each iterate before its step: (steps, n, classes)."""
+    def traced(self, x: Images, y: Labels) -> tuple[Images, Tensor]:
+        """The images after an attack on their cross-entropy, and the logits before each step: (steps, n, classes)."""
         iterates = []
 
         def objective(logits: Tensor) -> Tensor:
             iterates.append(logits.detach())
             return cross_entropy(logits, y)
 
-        return self.maximize(model, x, objective), torch.stack(iterates)
+        return self.maximize(x, objective), torch.stack(iterates)
 
-    def view(self, model: nn.Module, x: Images) -> Logits:
-        """What the model says of x as the attack sees it: in the attack's mode, without a graph."""
+    def logits(self, x: Images) -> Logits:
+        """The logits as the attack sees them: in its mode, without a graph."""
         with torch.no_grad():
             if self.sight is not None:
                 return self.sight.logits(x)
-            with frozen(model, self.pgd.mode):
-                logits: Tensor = model(x)
+            with frozen(self.model, self.attack.mode):
+                logits: Tensor = self.model(x)
                 return logits

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from torch import nn
 
+from orat.attacks.threat import Norm
 from orat.core.device import choose_device
 from orat.core.errors import InputError
 from orat.data import catalog as datasets
 from orat.data.source import Dataset
-from orat.models.external import load_foreign
+from orat.models.external import load_external
 from orat.training.defaults import defaults_for
 from orat.training.load import load_model
 from orat.training.run import read_run
@@ -26,7 +27,7 @@ class Subject:
     model: nn.Module
     test: Dataset
     eps: float
-    norm: str
+    norm: Norm
     seed: int
     reports: Path
 
@@ -52,7 +53,7 @@ def of_function(
 ) -> Subject:
     """The network that package.module:function returns, [0, 1] in, logits out, and the test images of any data set."""
     test = first_test_images(data, data_dir, image_size, examples)
-    model = load_foreign(function, weights, choose_device(device))
+    model = load_external(function, weights, choose_device(device))
     return Subject(model, test, defaults_for(data)["eps"], "linf", 0, EVALUATIONS)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State
@@ -17,6 +17,6 @@ from orat.methods.ranked_range import Ranked
 class AoRR(Ranked):
     """AoRR (Hu et al., 2020): the ranked range of the losses of the natural images."""
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: State, epoch: int) -> Scalar:
         """The ranked range, without an attack."""
         return state(losses.cross_entropy(model(batch.x), batch.y), batch.index)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import TrainingAttack
+from orat.attacks import Adversary
 from orat.core.errors import InputError
 from orat.core.types import Batch, Indices, Logits, PerSample, Scalar
 from orat.methods.base import State
@@ -102,12 +102,12 @@ class Watch(State):
         return Batch(batch.x, torch.where(self.restored[own], self.looks_like[own], batch.y), own)
 
     @torch.no_grad()
-    def watch(self, model: nn.Module, batch: Batch, attack: TrainingAttack, logits: Logits) -> None:
+    def watch(self, model: nn.Module, batch: Batch, attack: Adversary, logits: Logits) -> None:
         """Takes down what the network says of a batch, if it is asked."""
         if self.asked == "both":
             self.latest.index_copy_(0, batch.index, logits.float())
         elif self.scouting is None:
-            said = logits if self.asked == "adversarial" else attack.view(model, batch.x)
+            said = logits if self.asked == "adversarial" else attack.logits(batch.x)
             self.latest.index_copy_(0, batch.index, said.float())
             self.given.index_copy_(0, batch.index, batch.y)
 

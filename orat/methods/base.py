@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from torch import Tensor, nn
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core.errors import InputError
 from orat.core.options import burn_in_option, check_choices, check_numbers
 from orat.core.types import Batch, Scalar
@@ -42,7 +42,7 @@ class Method:
         """What of the epoch the loss depends on: steps of one phase compute the same; to be safe, each epoch is one."""
         return epoch
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: Any, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: Any, epoch: int) -> Scalar:
         """The number to minimize on this batch, with the state that `start` gave; epochs count from 1."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import Module, functional
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.options import option
 from orat.core.types import Batch, PerSample, Scalar
@@ -29,9 +29,9 @@ class GAIRAT(Late):
         check_counts(setting, "gairat")
         return super().start(setting)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: BurnIn, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: BurnIn, epoch: int) -> Scalar:
         """The weighted mean; weights have mean 1 in a batch and, made of counts, no gradient."""
-        adv, iterates = attack.traced(model, batch.x, batch.y)
+        adv, iterates = attack.traced(batch.x, batch.y)
         each = losses.cross_entropy(model(adv), batch.y)
         if epoch <= state.burn_in:
             return each.mean()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch.nn import Module, functional
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.options import option
 from orat.core.types import Batch, Logits, PerSample, Scalar
@@ -43,11 +43,11 @@ class MAIL(Late):
             check_start(setting)
         return super().start(setting)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: BurnIn, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: BurnIn, epoch: int) -> Scalar:
         """The weighted mean, or natural loss and weighted divergence; weights get no gradient."""
         plain = epoch <= state.burn_in
         if self.form == "at":
-            attacked = model(attack(model, batch))
+            attacked = model(attack(batch.x, batch.y))
             each = losses.cross_entropy(attacked, batch.y)
             return each.mean() if plain else (self.weights(attacked, batch) * each).mean()
         natural, attacked = natural_and_attacked(model, batch, attack)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.options import option
 from orat.core.types import Batch, Scalar
@@ -24,9 +24,9 @@ class MART(Steady):
 
     beta: float = option(5.0, "weight of the KL divergence", least=0)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: State, epoch: int) -> Scalar:
         """The mean of both terms; nothing is detached."""
-        adv = attack(model, batch)
+        adv = attack(batch.x, batch.y)
         natural, attacked = model(batch.x), model(adv)
         boosted = losses.boosted_cross_entropy(attacked, batch.y)
         doubt = JUST_ABOVE_ONE - losses.probability(natural, batch.y)

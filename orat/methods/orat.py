@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.errors import InputError
 from orat.core.options import option
@@ -56,11 +56,11 @@ class ORAT(Ranked):
         rule = watching.Rule(self.measure, self.memory, blind if self.burn_in is None else self.burn_in, m, sure)
         return watching.Watch(setting.n, setting.classes, self.looks, rule, scouting)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: State, epoch: int) -> Scalar:
         """The ranked range after the attack; before the first epoch, what scouts learn."""
         if epoch < 1:
             return state.scout(batch)
         learned = state.relabeled(batch)
-        logits = model(attack(model, learned))
+        logits = model(attack(learned.x, learned.y))
         state.watch(model, batch, attack, logits)
         return state(losses.cross_entropy(logits, learned.y), batch.index)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.options import option
 from orat.core.types import Batch, Scalar
@@ -28,11 +28,9 @@ class RAA(Late):
         burn_in = self.plain_epochs(setting)
         return relabeling.Corrections(setting.n, burn_in, self.withstands, self.confidence, self.persistent)
 
-    def loss(
-        self, model: Module, batch: Batch, attack: TrainingAttack, state: relabeling.Corrections, epoch: int
-    ) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: relabeling.Corrections, epoch: int) -> Scalar:
         """The mean loss after the attack, both against the labels as corrected."""
         labels = state.labels(batch, epoch)
-        adv, iterates = attack.traced(model, batch.x, labels)
+        adv, iterates = attack.traced(batch.x, labels)
         state.remember(batch, iterates)
         return losses.cross_entropy(model(adv), labels).mean()

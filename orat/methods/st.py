@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Steady
@@ -16,6 +16,6 @@ from orat.methods.base import State, Steady
 class ST(Steady):
     """Standard training: the mean cross-entropy of the natural images."""
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: State, epoch: int) -> Scalar:
         """The mean loss; no attack."""
         return losses.cross_entropy(model(batch.x), batch.y).mean()

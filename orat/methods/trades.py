@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.errors import InputError
 from orat.core.options import option
@@ -30,7 +30,7 @@ class TRADES(Steady):
         check_start(setting)
         return super().start(setting)
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: State, epoch: int) -> Scalar:
         """The mean of both terms."""
         natural, attacked = natural_and_attacked(model, batch, attack)
         return (losses.cross_entropy(natural, batch.y) + self.beta * losses.divergence(natural, attacked)).mean()
@@ -42,8 +42,8 @@ def check_start(setting: Setting) -> None:
         raise InputError("attack_start = none: the KL divergence has no gradient there, so give gaussian or uniform")
 
 
-def natural_and_attacked(model: Module, batch: Batch, attack: TrainingAttack) -> tuple[Logits, Logits]:
+def natural_and_attacked(model: Module, batch: Batch, attack: Adversary) -> tuple[Logits, Logits]:
     """The logits of the natural images, and of those in the ball whose output is farthest from the natural one."""
-    anchor = attack.view(model, batch.x)
-    adv = attack.maximize(model, batch.x, lambda logits: losses.divergence(anchor, logits))
+    anchor = attack.logits(batch.x)
+    adv = attack.maximize(batch.x, lambda logits: losses.divergence(anchor, logits))
     return model(batch.x), model(adv)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch.nn import Module
 
-from orat.attacks.adversary import TrainingAttack
+from orat.attacks.adversary import Adversary
 from orat.core import losses
 from orat.core.options import option
 from orat.core.types import Batch, Logits, PerSample, Scalar
@@ -25,12 +25,12 @@ class WMMR(Steady):
     detach_weights: bool = option(False, "no gradient through the weights in training")
     weighted_attack: bool = option(True, "attack the weighted loss, through its weight too")
 
-    def loss(self, model: Module, batch: Batch, attack: TrainingAttack, state: State, epoch: int) -> Scalar:
+    def loss(self, model: Module, batch: Batch, attack: Adversary, state: State, epoch: int) -> Scalar:
         """The mean of weight times loss after the attack."""
         if self.weighted_attack:
-            adv = attack.maximize(model, batch.x, lambda logits: self.weighted(logits, batch, detached=False))
+            adv = attack.maximize(batch.x, lambda logits: self.weighted(logits, batch, detached=False))
         else:
-            adv = attack(model, batch)
+            adv = attack(batch.x, batch.y)
         return self.weighted(model(adv), batch, self.detach_weights).mean()
 
     def weighted(self, logits: Logits, batch: Batch, detached: bool) -> PerSample:

@@ -18,7 +18,7 @@ from orat.core.types import Indices
 from orat.data.loader import steps_per_epoch
 from orat.data.source import Dataset
 from orat.evaluation.searchers import OneSize
-from orat.models.folded import Replica, as_it_is, quickened
+from orat.models.folded import Folded, as_it_is, quickened
 from orat.training.learner import Engine, Learner, Plain
 from orat.training.views import Mixed, ReplicaSight, takes_halves
 
@@ -82,7 +82,7 @@ class Mirrored(Plain):
 
     def searcher(self, size: int) -> nn.Module:
         """A replica, which takes batches of any size."""
-        return Replica(self.learner.model, self.attack_type)
+        return Folded(self.learner.model, self.attack_type)
 
 
 class Recorded(Mirrored):
@@ -126,8 +126,8 @@ class Recorded(Mirrored):
         if self.name != "compiled":
             return super().searcher(size)
         if self.found is None or self.found.size != size:
-            self.found = OneSize(Replica(self.learner.model, self.attack_type, pools=True), size)
-        self.found.replica.refresh()
+            self.found = OneSize(Folded(self.learner.model, self.attack_type, pools=True), size)
+        self.found.folded.refresh()
         return self.found
 
     def execute(self, index: Indices) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD, Sight, TrainingAttack
+from orat.attacks import PGD, Adversary, Sight, Threat
 from orat.core.device import products
 from orat.core.errors import TrainingError
 from orat.core.types import Batch, Indices
@@ -63,11 +63,11 @@ class Learner:
         return self.run.batch_size if self.epoch > 0 else self.state.batch_size
 
     @property
-    def attack(self) -> TrainingAttack:
+    def attack(self) -> Adversary:
         """The training attack at the radius of this step."""
         run, size = self.run, self.run.attack_step_size * self.pace
-        pgd = PGD(run.eps * self.pace, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
-        return TrainingAttack(pgd, self.generator, self.sight)
+        pgd = PGD(run.attack_steps, step_size=size, start=run.attack_start, mode=run.attack_mode)
+        return Adversary(pgd, Threat(run.eps * self.pace, run.norm), self.seen_as, self.generator, self.sight)
 
     @property
     def dropouts(self) -> list[Dropout]:

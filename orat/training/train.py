@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from orat.attacks import suite
+from orat.attacks import Threat, suite
 from orat.core.console import Display
 from orat.core.device import choose_device, until_done
 from orat.core.errors import InputError
@@ -226,7 +226,7 @@ class Job:
         self.constant_epochs = self.constant_epochs + 1 if one_class and epoch > self.run.warmup else 0
         if held_out is None:
             return {}
-        accuracy = evaluate(model, held_out, suite(self.run.eps, self.run.norm, [VALIDATION_ATTACK]), self.run.seed)
+        accuracy = evaluate(model, held_out, [VALIDATION_ATTACK], Threat(self.run.eps, self.run.norm), self.run.seed)
         if accuracy[VALIDATION_ATTACK] >= self.chosen["score"]:
             self.chosen = {"epoch": epoch, "score": accuracy[VALIDATION_ATTACK], "weights": weights(model)}
         return accuracy
@@ -294,5 +294,5 @@ class Job:
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
-        attacks = suite(self.run.eps, self.run.norm)
-        return evaluate(self.learner.model, self.parts.test, attacks, self.run.seed, self.display, searchers)
+        threat = Threat(self.run.eps, self.run.norm)
+        return evaluate(self.learner.model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)

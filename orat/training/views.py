@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.pgd import gradient_at, moved
+from orat.attacks.base import gradient_at
+from orat.attacks.pgd import moved
 from orat.core.device import able
 from orat.core.losses import cross_entropy
-from orat.models.folded import Replica, as_it_is
+from orat.models.folded import Folded, as_it_is
 
 
 def takes_halves(precision: str, device: torch.device) -> bool:
@@ -39,7 +40,7 @@ class ReplicaSight:
     """A replica for the attacks of a step, brought up to date when the first of them looks."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
-        replica = Replica(model, dtype, pools=quick is not as_it_is)
+        replica = Folded(model, dtype, pools=quick is not as_it_is)
         self.stale = True
         self.refresh = replica.refresh
         self.replica = quick(replica.forward)

@@ -20,6 +20,7 @@ from orat.core.errors import InputError, unknown
 from orat.core.provenance import commit, hardware
 from orat.data import catalog as datasets
 from orat.data.source import Dataset
+from orat.attacks.threat import Threat
 from orat.evaluation.accuracy import default_batch
 from orat.evaluation.report import Plan, examine
 from orat.evaluation.searchers import CompiledSearchers
@@ -168,7 +169,7 @@ def attack(trials: Sequence[Trial], means: Means) -> None:
         means.display.line(f"AutoAttack, {number} of {len(waiting)}: {trial.cell.words()}, {weights} epoch")
         model = load_model(trial.folder, weights, str(means.where))
         test = first_test_images(run.data, means.data_dir, run.image_size, None)
-        plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
+        plan = Plan(Threat(run.eps, run.norm), (AUTOATTACK,), run.seed)
         folder, searchers = report_file(trial.folder, weights).parent, means.searchers(model, test)
         if searchers and compiled_for != run.model:  # torch keeps eight forms of a function: too few for two networks
             torch.compiler.reset()

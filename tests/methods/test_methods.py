@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import orat
-from orat.attacks import PGD, TrainingAttack, pgd
-from orat.attacks import adversary as training_attack
+from orat.attacks import PGD, Adversary, Threat
 from orat.cli.cards import cards
 from orat.core.console import SILENT
 from orat.core.losses import mean_one
@@ -386,7 +385,7 @@ def test_gairat_counts_the_points_before_each_step_that_keep_the_label() -> None
     kappa = np.array([0, 1, 2, 3, 4, 4])  # 0.66 falls in the last step only, which is not counted
     x = torch.stack([first, torch.full_like(first, 0.5)], 1)
     batch = Batch(x, torch.ones(6, dtype=torch.long), torch.arange(6))
-    attack = TrainingAttack(PGD(0.2, 4, start="none"), torch.Generator())
+    attack = Adversary(PGD(4, start="none"), Threat(0.2), threshold_model(), torch.Generator())
     method = orat.GAIRAT(burn_in=0)
     state = method.start(Setting(6, 6, 2, steps=1, epochs=1, attack_steps=4))
     loss = method.loss(threshold_model(), batch, attack, state, 1)
@@ -404,7 +403,7 @@ def test_gairat_counts_a_sample_that_comes_back_to_its_label() -> None:
 @pytest.mark.parametrize("start", ["none", "gaussian", "uniform"])
 def test_the_traced_attack_is_pgd_and_its_trace_what_the_network_says_before_each_step(start: str) -> None:
     model, batch = network(), samples()
-    adv, iterates = real_attack(3, start).traced(model, batch.x, batch.y)
+    adv, iterates = real_attack(3, start, model=model).traced(batch.x, batch.y)
     generator = torch.Generator().manual_seed(0)
     noise = {
         "none": 0.0,
@@ -431,7 +430,8 @@ def test_the_traced_attack_is_pgd_and_its_trace_what_the_network_says_before_eac
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("name", TRIED)
 def test_every_method_learns_with_any_number_of_classes(name: str, classes: int) -> None:
-    method, model, batch, attack = TRIED[name], network(classes).float(), samples(classes), real_attack()
+    method, model, batch = TRIED[name], network(classes).float(), samples(classes)
+    attack = real_attack(model=model)
     batch = Batch(batch.x.float(), batch.y, batch.index)
     state = beyond_first_epoch(method, model, batch, attack, classes)
     optimizer = torch.optim.SGD([{"params": model.parameters()}, *state.param_groups(0.01)], lr=0.01)
@@ -449,7 +449,8 @@ def test_every_method_learns_with_any_number_of_classes(name: str, classes: int)
 
 def passes(method: Method, steps: int) -> tuple[int, int]:
     """Forward and backward passes of the network in one step after the burn-in, as its last layer sees them."""
-    model, batch, attack = network(), samples(), real_attack(steps)
+    model, batch = network(), samples()
+    attack = real_attack(steps, model=model)
     state = beyond_first_epoch(method, model, batch, attack)
     seen = {"forward": 0, "backward": 0}
 
@@ -473,8 +474,9 @@ def test_a_step_costs_what_the_card_says(name: str, steps: int) -> None:
 @pytest.mark.parametrize("name", TRIED)
 def test_attacks_see_running_statistics_and_losses_those_of_the_batch(name: str) -> None:
     """Batch norm counts the passes in training mode: those that are learned from, and no other."""
-    method, batch, attack = TRIED[name], samples(), real_attack()
+    method, batch = TRIED[name], samples()
     model = nn.Sequential(nn.BatchNorm1d(6).double(), *network()).train()
+    attack = real_attack(model=model)
     state = beyond_first_epoch(method, model, batch, attack)
     model[0].reset_running_stats()
     method.loss(model, batch, attack, state, 2)
@@ -502,9 +504,9 @@ class NothingWaits(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", TRIED)
 def test_no_step_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pgd, training_attack):
-        monkeypatch.setattr(module, "check_images", lambda x: None)  # which looks at values on CPUs only
-    method, model, batch, attack = TRIED[name], network(), samples(), real_attack()
+    monkeypatch.setattr(Threat, "check_inputs", lambda threat, x: None)  # which looks at values on CPUs only
+    method, model, batch = TRIED[name], network(), samples()
+    attack = real_attack(model=model)
     state = beyond_first_epoch(method, model, batch, attack)
     with NothingWaits():
         for epoch in (1, 2):
@@ -526,7 +528,7 @@ def test_the_guard_against_waiting_sees_it(wait: Callable[[Tensor], object]) -> 
 def test_no_step_waits_for_a_real_gpu(name: str) -> None:
     method, model, here = TRIED[name], network().to("cuda"), samples()
     batch = Batch(here.x.to("cuda"), here.y.to("cuda"), here.index.to("cuda"))
-    attack = TrainingAttack(PGD(0.2, 4), torch.Generator("cuda").manual_seed(0))
+    attack = Adversary(PGD(4), Threat(0.2), model, torch.Generator("cuda").manual_seed(0))
     state = beyond_first_epoch(method, model, batch, attack)
     losses = []
     torch.cuda.set_sync_debug_mode("error")  # which raises where anything waits

@@ -132,7 +132,7 @@ def test_attack_and_loss_both_use_the_corrected_labels() -> None:
     model, batch = network(), samples()
     doubted = torch.arange(len(batch.y)) % 2 == 0
     corrected = torch.where(doubted, (batch.y + 1) % CLASSES, batch.y)
-    attack = Played(batch.x, iterates(corrected[:, None].repeat(1, 4).tolist()))
+    attack = Played(batch.x, iterates(corrected[:, None].repeat(1, 4).tolist()), model)
     method = orat.RAA(burn_in=1)
     state = method.start(Setting(len(batch.y), len(batch.y), CLASSES, steps=1, epochs=2, attack_steps=4))
     losses = [method.loss(model, batch, attack, state, epoch).item() for epoch in (1, 2)]

@@ -194,7 +194,7 @@ def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str) ->
     radii = []
     for progress in (1.0, 2.0, 4.0, 5.0):
         set_pace(learner, progress)
-        radii.append((learner.attack.pgd.eps, learner.attack.pgd.step_size))
+        radii.append((learner.attack.threat.eps, learner.attack.attack.step_size))
     expected = [(0.025, 0.00625), (0.05, 0.0125), (0.1, 0.025), (0.1, 0.025)]
     assert [radius for pair in radii for radius in pair] == pytest.approx([r for pair in expected for r in pair])
 
@@ -229,7 +229,7 @@ def test_a_chosen_epoch_before_the_last_is_tested_with_its_own_weights(tiny: str
         pytest.fail("in none of five seeds an earlier epoch was chosen")
     test = prepare(run).test
     model = orat.load_model(tmp_path / str(seed), which="chosen")
-    assert orat.evaluate(model, test, {})["natural"] == result["chosen"]["natural"]
+    assert orat.evaluate(model, test, {}, 0.1)["natural"] == result["chosen"]["natural"]
 
 
 def test_without_validation_nothing_is_chosen(tiny: str, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_loaded_model_gives_the_tested_accuracy(tiny: str, tmp_path: Path) -> 
     test = prepare(quick(tiny, orat.AT())).test
     assert test is not None
     model = orat.load_model(tmp_path / "a")
-    assert orat.evaluate(model, test, orat.suite(0.1)) == {k: v for k, v in result["last"].items() if k != "epoch"}
+    assert orat.evaluate(model, test, orat.suite(), 0.1) == {k: v for k, v in result["last"].items() if k != "epoch"}
     assert model[0].std.flatten().item() != 1  # the normalization of training travels with the weights
 
 
