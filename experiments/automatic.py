@@ -25,7 +25,7 @@ from orat.curation.earlier import automatic
 from torch import Tensor
 
 import orat
-from orat.attacks import suite
+from orat.attacks import Threat
 from orat.core.errors import InputError
 from orat.curation.find import saved_verdict
 from orat.data.source import Dataset
@@ -158,8 +158,8 @@ def row_of(arguments: argparse.Namespace, cell: Row, sitting: Sitting) -> Row:
 def under_autoattack(folder: Path, test: Dataset, device: str) -> dict[str, Any]:
     """Accuracy of the last epoch under AutoAttack, on these images."""
     run = read_run(folder)
-    attacks = suite(run.eps, run.norm, ["autoattack"])
-    accuracy = evaluate(load_model(folder, device=device), test, attacks, run.seed)
+    threat = Threat(run.eps, run.norm)
+    accuracy = evaluate(load_model(folder, device=device), test, ["autoattack"], threat, run.seed)
     return {"autoattack": round(100 * accuracy["autoattack"], 2), "autoattacked": len(test)}
 
 

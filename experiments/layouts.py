@@ -35,7 +35,7 @@ class NaturalTests(EveryEpoch):
     def accuracy(self, label: str, searchers: Searchers | None = None) -> dict[str, float]:
         """Natural accuracy on the test part."""
         assert self.parts.test is not None
-        return evaluate(self.learner.model, self.parts.test, {}, self.run.seed)
+        return evaluate(self.learner.model, self.parts.test, {}, self.run.eps, self.run.seed)
 
 
 class NaturallyTested(EveryEpochSitting):

@@ -1,4 +1,4 @@
-"""The training attack of one step, bound to the network and to its randomness."""
+"""The attack of one training step, bound to the network, the threat and the random numbers."""
 
 from __future__ import annotations
 
@@ -8,61 +8,64 @@ from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from orat.attacks.pgd import PGD, check_images, frozen, gradient_at
+from orat.attacks.base import Ascent, Move, frozen, gradient_at
+from orat.attacks.threat import Threat
 from orat.core.losses import cross_entropy
+from orat.core.random import Randomness
 from orat.core.types import Images, Labels, Logits
 
 
 @runtime_checkable
 class Sight(Protocol):
-    """A quicker form of the network in evaluation mode, for attacks to search on."""
+    """A faster form of the network in evaluation mode, and of the steps of an attack."""
 
-    stale: bool  # whether the network has changed since the last refresh
+    stale: bool  # whether the network has learned since the last update
 
     def logits(self, x: Tensor) -> Tensor:
-        """The logits of a batch."""
+        """The logits of the network."""
         ...
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """The gradient of the cross-entropy of each sample."""
+        """The gradient of the cross-entropy of each image."""
         ...
 
     @property
-    def move(self) -> Callable[..., Tensor]:
-        """One projected step, as `moved`."""
+    def move(self) -> Move:
+        """A faster form of `moved`."""
         ...
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """Projected gradient ascent against one network, with its generator."""
+    """The attack of one training step, as a method sees it."""
 
-    pgd: PGD
+    attack: Ascent
+    threat: Threat
     model: nn.Module
-    generator: Generator
-    sight: Sight | None = None
+    generator: Randomness
+    sight: Sight | None = None  # replaces the network where given
 
     def __call__(self, x: Images, y: Labels) -> Images:
-        """The inputs after an attack on their cross-entropy."""
+        """The images after an attack on their cross-entropy."""
         if self.sight is None:
-            return self.pgd(self.model, x, y, self.generator)
+            return self.attack(self.model, x, y, self.threat, self.generator)
         gradient = self.sight.gradient
-        return self.pgd.climb(lambda adv: gradient(adv, y), x, self.generator, self.sight.move)
+        return self.attack.climb(lambda adv: gradient(adv, y), x, self.threat, self.generator, self.sight.move)
 
     def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
-        """The inputs after an attack on an objective of the logits, one number a sample."""
+        """The images after an attack on an objective of the logits, one number per sample."""
         if self.sight is not None:
             logits = self.sight.logits
             uphill = partial(gradient_at, lambda adv: objective(logits(adv)))
-            return self.pgd.climb(uphill, x, self.generator, self.sight.move)
-        check_images(x)
-        with frozen(self.model, self.pgd.mode):
-            return self.pgd.maximize(lambda adv: objective(self.model(adv)), x, self.generator)
+            return self.attack.climb(uphill, x, self.threat, self.generator, self.sight.move)
+        self.threat.check_inputs(x)
+        with frozen(self.model, self.attack.mode):
+            return self.attack.maximize(lambda adv: objective(self.model(adv)), x, self.threat, self.generator)
 
     def traced(self, x: Images, y: Labels) -> tuple[Images, Tensor]:
-        """The attacked inputs, and the logits of each iterate before its step: (steps, n, classes)."""
+        """The images after an attack on their cross-entropy, and the logits before each step: (steps, n, classes)."""
         iterates = []
 
         def objective(logits: Tensor) -> Tensor:
@@ -72,10 +75,10 @@ class Adversary:
         return self.maximize(x, objective), torch.stack(iterates)
 
     def logits(self, x: Images) -> Logits:
-        """The logits of a batch in the attack's mode, without a graph."""
+        """The logits as the attack sees them: in its mode, without a graph."""
         with torch.no_grad():
             if self.sight is not None:
                 return self.sight.logits(x)
-            with frozen(self.model, self.pgd.mode):
+            with frozen(self.model, self.attack.mode):
                 logits: Tensor = self.model(x)
                 return logits

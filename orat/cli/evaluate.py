@@ -59,10 +59,10 @@ def run(arguments: Namespace) -> int:
     check_names(listed(arguments.attacks))
     subject = subject_of(arguments)
     plan = plan_of(arguments, subject)
-    check_curves(curves := listed(arguments.curves), plan.eps)
+    check_curves(curves := listed(arguments.curves), plan.threat)
     folder = Path(arguments.out) if arguments.out else report_folder(subject.reports, subject.model, subject.test, plan)
     report = examine(subject.model, subject.test, plan, folder, Display(), arguments.again)
-    drawn = write_curves(curves, subject.model, subject.test, plan.eps, plan.norm, plan.seed, folder, Display())
+    drawn = write_curves(curves, subject.model, subject.test, plan.threat, plan.seed, folder, Display())
     report["warnings"] += [warning for curve in drawn for warning in curve["warnings"]]
     if arguments.json:
         print_json(report | {"folder": str(folder)} | ({"curves": drawn} if drawn else {}))
@@ -150,11 +150,11 @@ def first_test_images(
 
 def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     """The attacks that the flags ask for."""
+    from orat.attacks.threat import Threat
     from orat.evaluation.report import Plan
 
     return Plan(
-        eps=read(arguments, "eps", number, subject.eps),
-        norm=arguments.norm or subject.norm,
+        Threat(read(arguments, "eps", number, subject.eps), arguments.norm or subject.norm),
         attacks=listed(arguments.attacks),
         seed=read(arguments, "seed", whole, subject.seed),
         precision=arguments.precision,

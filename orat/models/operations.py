@@ -1,4 +1,4 @@
-"""How much arithmetic a computation takes: floating-point operations of its matrix products and convolutions."""
+"""Floating-point operations of the matrix products and convolutions of a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.flop_counter import flop_registry
 
 
 class Operations(TorchDispatchMode):
-    """Sums torch's own counts; its FlopCounterMode hooks every module, and those hooks refuse an input's gradient."""
+    """Sums torch's counts; torch's FlopCounterMode has module hooks that prevent gradients by the input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Operations(TorchDispatchMode):
 
 
 def forward_operations(model: nn.Module, shape: tuple[int, ...]) -> int:
-    """Those of one input of this shape; the model is left as it was."""
+    """The operations of a forward pass of one input; the mode of the network is restored."""
     training = model.training
     with torch.no_grad(), Operations() as operations:
         model.eval()(torch.zeros(1, *shape))

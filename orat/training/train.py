@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import suite
+from orat.attacks import Threat, suite
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
 from orat.core.options import radius
@@ -291,5 +291,5 @@ class Session:
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
-        attacks = suite(self.run.eps, self.run.norm)
-        return evaluate(model, self.parts.test, attacks, self.run.seed, self.display, searchers)
+        threat = Threat(self.run.eps, self.run.norm)
+        return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.adversary import Sight
-from orat.attacks.pgd import gradient_at, moved
+from orat.attacks.base import gradient_at
+from orat.attacks.pgd import moved
 from orat.core.device import able
 from orat.core.losses import cross_entropy
 from orat.evaluation.searchers import OneSize
-from orat.models.folded import Replica, as_it_is, quickened
+from orat.models.folded import Folded, as_it_is, quickened
 
 FORMS = ("plain", "folded", "compiled")
 
@@ -68,10 +69,10 @@ class Views:
         if self.form == "plain":
             return None
         if self.form == "folded":
-            return Replica(self.model, self.attack_type)
+            return Folded(self.model, self.attack_type)
         if self.found is None or self.found.size != size:
-            self.found = OneSize(Replica(self.model, self.attack_type, pools=True), size)
-        self.found.replica.refresh()
+            self.found = OneSize(Folded(self.model, self.attack_type, pools=True), size)
+        self.found.folded.refresh()
         return self.found
 
 
@@ -92,7 +93,7 @@ class FoldedSight:
     """A folded network for the attacks of a step, refreshed at the first look of each step."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
-        folded = Replica(model, dtype, pools=quick is not as_it_is)
+        folded = Folded(model, dtype, pools=quick is not as_it_is)
         self.stale = True
         self.refresh = folded.refresh
         self.folded = quick(folded.forward)
