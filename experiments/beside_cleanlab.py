@@ -45,8 +45,7 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.automatic import Watch, cut_in
 from orat.methods.base import State
-from orat.noise.judge import judge
-from orat.noise.judge import area, found_removed
+from orat.noise.judge import area, found_removed, judge
 from orat.training.engine import engine_for
 from orat.training.learner import Learner, end_epoch, train_epoch
 from orat.training.run import Run

@@ -8,7 +8,7 @@ from typing import Any
 
 from orat.cli.flags import add_command, read
 from orat.cli.tables import decision_lines, print_accuracy, print_json, say, shares
-from orat.core.numbers import whole
+from orat.core.options import whole
 
 NOISE_RATE = 0.3
 TITLES = {"AT": "AT", "ORAT": "ORAT (automatic)", "ORAT-m": f"ORAT with m = {NOISE_RATE}"}

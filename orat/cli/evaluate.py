@@ -11,9 +11,8 @@ from orat.cli.cards import lines
 from orat.cli.flags import add_command, add_places, listed, read
 from orat.cli.tables import print_curve, print_json, print_report, say
 from orat.core.errors import InputError
-from orat.core.numbers import number, size, whole
-from orat.training.defaults import defaults_for
-from orat.training.run import read_run
+from orat.core.options import number, size, whole
+from orat.training.run import defaults_for, read_run
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,11 +10,9 @@ from typing import Any, NoReturn
 
 from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import whole
-from orat.core.options import field_types, flag, literal, text_of
+from orat.core.options import field_types, flag, literal, text_of, whole
 from orat.methods import METHODS
-from orat.training.defaults import DEFAULTS
-from orat.training.run import Run
+from orat.training.run import DEFAULTS, Run
 from orat.training.text import method_class, methods_with
 
 GROUPS = {  # of the fields of a run, in the order of the help

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from orat.core.numbers import in_pixels, radius, radius_label
+from orat.core.options import in_pixels, radius, radius_label
 
 TITLES = {
     "natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW",

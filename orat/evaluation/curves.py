@@ -21,7 +21,7 @@ from orat.evaluation.breakdown import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-from orat.core.numbers import in_pixels, radius_label
+from orat.core.options import in_pixels, radius_label
 
 ATTACKS = {"eps": "pgd20-madry", "steps": "pgd"}  # what the curve runs against -> the attack it takes
 STEP_SIZE = "min(eps, 2.5 eps / steps)"  # Madry et al. (2018), but one step is FGSM; see `attack_at`

@@ -12,7 +12,7 @@ from orat.methods import METHODS
 from orat.training.run import Run
 
 if TYPE_CHECKING:
-    from orat.methods import Method
+    from orat.methods.base import Method
 
 Texts = Mapping[str, str | None]  # by the names of the fields of a run and of its method
 
@@ -33,7 +33,7 @@ def run_from(texts: Texts) -> Run:
 
 def method_class(name: str) -> type[Method]:
     """The class of a method by its name, or at module:attribute."""
-    from orat.methods import Method  # here, because it imports torch
+    from orat.methods.base import Method  # here, because it imports torch
 
     cls = METHODS.load(name)
     if not (isinstance(cls, type) and issubclass(cls, Method)):

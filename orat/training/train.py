@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from orat.attacks import suite
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
-from orat.core.numbers import radius
+from orat.core.options import radius
 from orat.data.loader import Loader, ResidentLoader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate

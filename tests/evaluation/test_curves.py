@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from orat.attacks.pgd import PGD
 from orat.attacks.suite import suite
 from orat.core.errors import InputError
-from orat.core.numbers import in_pixels
+from orat.core.options import in_pixels
 from orat.data.source import Dataset
 from orat.evaluation.breakdown import interval
 from orat.evaluation.curves import STEPS, attack_at, check_plotting, curve, default_places, rises, write_curve
