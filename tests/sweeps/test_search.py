@@ -429,7 +429,7 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
     assert "validation labels may be wrong too: the table ranks settings" in captured.out
-    assert "search.csv, search.json, search.png" in captured.out
+    assert "search.csv, search.json: " in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
