@@ -127,10 +127,10 @@ def of_function(
 ) -> Subject:
     """The network that package.module:function returns, [0, 1] in, logits out, and the test images of a data set."""
     from orat.core.device import choose_device
-    from orat.models.external import load_foreign
+    from orat.models.external import load_external
 
     test = first_test_images(data, data_dir, image_size, examples)
-    model = load_foreign(function, weights, choose_device(device))
+    model = load_external(function, weights, choose_device(device))
     return Subject(model, test, defaults_for(data)["eps"], "linf", 0, EVALUATIONS)
 
 
@@ -153,8 +153,10 @@ def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     from orat.attacks.threat import Threat
     from orat.evaluation.report import Plan
 
+    radius: float = read(arguments, "eps", number, subject.eps)
+    threat = Threat(radius, arguments.norm or subject.norm)  # type: ignore[arg-type]  # which is checked
     return Plan(
-        Threat(read(arguments, "eps", number, subject.eps), arguments.norm or subject.norm),
+        threat,
         attacks=listed(arguments.attacks),
         seed=read(arguments, "seed", whole, subject.seed),
         precision=arguments.precision,

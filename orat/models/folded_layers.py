@@ -145,7 +145,7 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
-        """Patches consist of blocks of stride x stride pixels: sums the images of all first blocks, second blocks, ..."""
+        """Patches consist of blocks of stride x stride pixels: sums the images of all first, second, ... blocks."""
         n, channels, height, width = ctx.shape
         side, (_, rows, columns, values) = ctx.stride, gradient.shape
         high, wide = (size // side for size in ctx.size)

@@ -14,7 +14,6 @@ from orat.training.load import finished_run
 from orat.training.run import Run
 
 
-
 def load_first(model: nn.Module, run: Run, path: str) -> dict[str, Any]:
     """Loads initial weights into the new network of a run, and returns their origin for result.json.
 

@@ -27,7 +27,7 @@ expect = Examination.expect
 @pytest.mark.parametrize("eps", [0.0, 0.05, 0.2])
 def test_robust_are_exactly_the_right_samples_farther_than_eps_from_the_border(eps: float) -> None:
     data = points()
-    right = correct(threshold_model(), data, orat.suite(), eps)
+    right = correct(threshold_model(), data, orat.attacks.suite(), eps)
     natural = (data.images[:, 0] > 0.5).long() == data.labels
     assert torch.equal(right["natural"], natural)
     expected = natural & ((data.images[:, 0] - 0.5).abs() > eps)
@@ -44,9 +44,9 @@ def test_a_wrong_sample_stays_wrong_under_attack() -> None:
 def test_evaluate_is_the_share_of_the_right_ones_and_repeats_itself() -> None:
     data, model = points(), threshold_model()
     accuracy = evaluate(model, data, ["fgsm", "pgd20", "cw"], "0.1")
-    right = correct(model, data, orat.suite(), 0.1)
+    right = correct(model, data, orat.attacks.suite(), 0.1)
     assert accuracy == {name: pytest.approx(mask.double().mean().item()) for name, mask in right.items()}
-    assert evaluate(model, data, orat.suite(), Threat(0.1)) == accuracy
+    assert evaluate(model, data, orat.attacks.suite(), Threat(0.1)) == accuracy
     assert evaluate(model, data, "pgd20", 0.1) == {name: accuracy[name] for name in ("natural", "pgd20")}
     assert evaluate(model, data, [], 0.1) == {"natural": accuracy["natural"]}
 
@@ -70,7 +70,7 @@ def test_a_frozen_feature_protects_what_only_this_feature_breaks() -> None:
 
 def test_evaluation_restores_the_mode_of_the_model() -> None:
     model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).train()
-    evaluate(model, points(), orat.suite(), 0.1)
+    evaluate(model, points(), orat.attacks.suite(), 0.1)
     assert model.training
     assert model[1].num_batches_tracked == 0
 

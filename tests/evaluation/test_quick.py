@@ -246,9 +246,7 @@ def test_a_model_that_does_not_run_in_a_half_is_searched_in_float32_and_that_is_
     data = points()
     right = correct(Scattering(), data, {"apgd": APGD()}, EPS, display=Display(), precision="auto", batch_size=30)
     assert torch.equal(right["apgd"], robust(data))
-    assert (
-        capsys.readouterr().err.count("apgd: searches on the network itself, since a faster form fails (") == 1
-    )
+    assert capsys.readouterr().err.count("apgd: searches on the network itself, since a faster form fails (") == 1
 
 
 class NeverAlone(Threshold):
