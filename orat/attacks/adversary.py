@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Ascent, Move, frozen, gradient_at
+from orat.attacks.pgd import moved
 from orat.attacks.threat import Threat
 from orat.core.losses import cross_entropy
 from orat.core.random import Randomness
 from orat.core.types import Images, Labels, Logits
+from orat.models.folded import Folded, as_it_is
 
 
 @runtime_checkable
@@ -82,3 +84,41 @@ class Adversary:
             with frozen(self.model, self.attack.mode):
                 logits: Tensor = self.model(x)
                 return logits
+
+
+class FoldedSight:
+    """A folded network for the attacks of a step, refreshed at the first look of each step."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
+        folded = Folded(model, dtype, pools=quick is not as_it_is)
+        self.stale = True
+        self.refresh = folded.refresh
+        self.folded = quick(folded.forward)
+        self.uphill = partial(uphill, folded) if quick is as_it_is else quick(partial(uphill_in_one, folded))
+        self.move = quick(moved)
+
+    def update(self) -> None:
+        """Copies the network's weights if they have changed."""
+        if self.stale:
+            self.refresh()
+            self.stale = False
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The logits of a batch."""
+        self.update()
+        return self.folded(x)
+
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """The gradient of the cross-entropy of each sample."""
+        self.update()
+        return self.uphill(x, y)
+
+
+def uphill(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the cross-entropy of each sample."""
+    return gradient_at(lambda images: cross_entropy(network(images), y), x)
+
+
+def uphill_in_one(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The same gradient as one function to compile, so that forward and backward pass may share kernels."""
+    return torch.func.grad(lambda images: cross_entropy(network(images), y).sum())(x)

@@ -22,7 +22,7 @@ from orat.core.random import Draws
 from orat.core.types import Images, Indices, Labels, Logits
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, Metered
+from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, metered
 from orat.evaluation.searchers import quick, sees_margins
 
 BATCH = 250  # samples at a time on a CPU
@@ -215,15 +215,16 @@ class Examination:
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         if network is self.model:
-            with products(exact=True) if attack.exact else nullcontext():
-                adv = attack(Metered(network, self.bar), x, y, self.threat, self.draws(name, index))
+            with products(exact=True) if attack.exact else nullcontext(), metered(network, self.bar):
+                adv = attack(network, x, y, self.threat, self.draws(name, index))
             return torch.where(self.verify(attack, adv, x, y), ROBUST, BROKEN)
         found = torch.full_like(y, OPEN)
         with frozen(self.model):
             sees = sees_margins(network, self.model, x, y)
         if sees.any():
             x, y = x[sees], y[sees]
-            adv = attack(Metered(network, self.bar), x, y, self.threat, self.draws(name, index[sees.cpu()]))
+            with metered(network, self.bar):
+                adv = attack(network, x, y, self.threat, self.draws(name, index[sees.cpu()]))
             stands = self.verify(attack, adv, x, y)
             left = torch.where(classified(network, adv, y), ROBUST, OPEN)
             found[sees] = torch.where(stands, left, BROKEN)

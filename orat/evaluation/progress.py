@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,18 @@ OPEN, BROKEN, ROBUST = -1, 0, 1  # verdicts
 LETTERS = {OPEN: "?", BROKEN: "0", ROBUST: "1"}
 
 
-class Metered(nn.Module):
-    """A network that advances a bar by its forward passes."""
+@contextmanager
+def metered(model: nn.Module, bar: Bar) -> Iterator[None]:
+    """Advances a bar by the forward passes of a network."""
 
-    def __init__(self, model: nn.Module, bar: Bar) -> None:
-        super().__init__()
-        self.model = model
-        self.bar = bar
+    def advance(module: nn.Module, inputs: tuple[Images, ...]) -> None:
+        bar.advance(len(inputs[0]) * (GRADIENT if inputs[0].requires_grad else 1))
 
-    def forward(self, x: Images) -> Tensor:
-        """The logits."""
-        self.bar.advance(len(x) * (GRADIENT if x.requires_grad else 1))
-        logits: Tensor = self.model(x)
-        return logits
+    hook = model.register_forward_pre_hook(advance)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 class Journal:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from orat.attacks.base import Attack
 from orat.core.device import able
 from orat.core.errors import unknown
 from orat.core.losses import margin
 from orat.core.types import Images, Labels
-from orat.models.folded import Folded, quickened
+from orat.models.folded import Folded, OneSize
 
 PRECISIONS = ("auto", "half", "float32")
 TOLERANCE = 0.1  # of the margin on the clean input
@@ -51,22 +50,6 @@ def sees_margins(searcher: nn.Module, model: nn.Module, x: Images, y: Labels) ->
     with torch.no_grad():
         whole, half = margin(model(x), y), margin(searcher(x), y)
     return (half - whole).abs() <= TOLERANCE * whole.abs()
-
-
-class OneSize(nn.Module):
-    """A folded network, compiled for batches of one size; smaller batches are padded."""
-
-    def __init__(self, folded: Folded, size: int) -> None:
-        super().__init__()
-        self.folded, self.size = folded, size
-        self.quick = quickened(folded.forward)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The logits."""
-        if len(x) > self.size:
-            return torch.cat([self(part) for part in x.split(self.size)])
-        whole = functional.pad(x, (0, 0) * (x.dim() - 1) + (0, self.size - len(x)))
-        return self.quick(whole)[: len(x)]
 
 
 class CompiledSearchers:

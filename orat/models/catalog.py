@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from orat.core.errors import InputError, unknown
 from orat.models.demo_cnn import DemoCNN
@@ -111,3 +114,34 @@ def _image_shape(name: str, shape: tuple[int, ...], least: int) -> tuple[int, in
             "use larger images, or mlp-64"
         )
     return channels, height, width
+
+
+def operations_of(work: Callable[[], object]) -> int:
+    """The floating-point operations of the matrix products and convolutions in some work.
+
+    torch's FlopCounterMode has module hooks that prevent gradients by the input.
+    """
+    total = 0
+
+    class Operations(TorchDispatchMode):
+        """Sums torch's counts."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal total
+            result = func(*args, **(kwargs or {}))
+            if func.overloadpacket in flop_registry:
+                total += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            return result
+
+    with Operations():
+        work()
+    return total
+
+
+def forward_operations(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """The operations of a forward pass of one input; the mode of the network is restored."""
+    training = model.training
+    with torch.no_grad():
+        total = operations_of(lambda: model.eval()(torch.zeros(1, *shape)))
+    model.train(training)
+    return total

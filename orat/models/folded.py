@@ -13,6 +13,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from orat.models.folded_layers import ALIGNED, Cast, Convolution, Narrow, Patches, Product
 from orat.models.layers import Dropout, Normalize
@@ -57,6 +58,22 @@ class Folded(nn.Module):
         """The logits, in single precision at least."""
         logits: Tensor = self.network(x)
         return logits.to(self.answers)
+
+
+class OneSize(nn.Module):
+    """A folded network, compiled for batches of one size; smaller batches are padded."""
+
+    def __init__(self, folded: Folded, size: int) -> None:
+        super().__init__()
+        self.folded, self.size = folded, size
+        self.quick = quickened(folded.forward)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits."""
+        if len(x) > self.size:
+            return torch.cat([self(part) for part in x.split(self.size)])
+        whole = functional.pad(x, (0, 0) * (x.dim() - 1) + (0, self.size - len(x)))
+        return self.quick(whole)[: len(x)]
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:

@@ -14,8 +14,8 @@ from orat.core.errors import TrainingError
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
 from orat.models.layers import dropouts, seed_dropout
+from orat.training.engine import Views
 from orat.training.run import Run
-from orat.training.views import Views
 
 DROP = 0.1  # factor of the learning rate at a milestone
 
