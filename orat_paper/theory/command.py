@@ -21,9 +21,7 @@ CALIBRATION = ("loss", "lambda", "lambda\n-hat", "nu", "risk", "condi-\ntions", 
 def add(commands: Any) -> None:
     """The flags: the folder of the pictures, and the number of draws."""
     one = add_command(commands, "theory", run, "the paper's theorems: measured gaps, calibration, and three pictures")
-    one.add_argument(
-        "--out", default="runs/theory", metavar="DIR", help="pictures go here (default: runs/theory)"
-    )
+    one.add_argument("--out", default="runs/theory", metavar="DIR", help="pictures go here (default: runs/theory)")
     one.add_argument("--draws", metavar="N", help="training sets drawn of each size (default: 20)")
     one.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
