@@ -20,6 +20,7 @@ from statistics import mean
 from typing import Any
 
 import torch
+from orat.noise.truth import area
 from scores import Oracle, Own, ScoutsAlone
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
@@ -30,7 +31,6 @@ from orat.core.errors import InputError, unknown
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method
-from orat.noise.truth import area
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.adversary import FoldedSight, Sight
+from orat.attacks.base import FoldedSight, Sight
 from orat.core.device import able
 from orat.core.errors import InputError, unknown
 from orat.core.types import Scalar
