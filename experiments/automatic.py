@@ -20,7 +20,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from orat.noise.truth import area
+from orat.noise.judge import area
 from scores import Oracle, Own, ScoutsAlone
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor

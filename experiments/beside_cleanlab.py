@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
-from orat.noise.truth import area, found_removed
+from orat.noise.judge import area, found_removed
 from torch import Tensor
 
 import orat

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from orat.noise.truth import area
+from orat.noise.judge import area
 from scores import Oracle
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
