@@ -20,8 +20,7 @@ from orat.data.loader import shuffled, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.ranked_range import count
-from orat.models.catalog import network
-from orat.models.operations import Operations
+from orat.models.catalog import Operations, network
 from orat.training.engine import engine_for
 from orat.training.learner import Engine, Learner, Plain, arithmetic
 from orat.training.run import Run

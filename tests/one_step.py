@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from orat.attacks import PGD
 from orat.attacks import adversary as training_attack
 from orat.attacks import pgd as ascent
-from orat.attacks.adversary import Adversary
+from orat.attacks.base import Adversary
 from orat.core.types import Batch
 from orat.methods import Method, Setting
 from orat.methods.base import State, Step

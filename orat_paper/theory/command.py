@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import add_command, read
 from orat.cli.tables import print_json, say
 from orat.core.errors import InputError
-from orat.core.numbers import whole
+from orat.core.options import whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,9 +21,7 @@ CALIBRATION = ("loss", "lambda", "lambda\n-hat", "nu", "risk", "condi-\ntions", 
 def add(commands: Any) -> None:
     """The flags: the folder of the pictures, and the number of draws."""
     one = add_command(commands, "theory", run, "the paper's theorems: measured gaps, calibration, and three pictures")
-    one.add_argument(
-        "--out", default="runs/theory", metavar="DIR", help="pictures go here (default: runs/theory)"
-    )
+    one.add_argument("--out", default="runs/theory", metavar="DIR", help="pictures go here (default: runs/theory)")
     one.add_argument("--draws", metavar="N", help="training sets drawn of each size (default: 20)")
     one.add_argument("--json", action="store_true", help="print all numbers as JSON")
 

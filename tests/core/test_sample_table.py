@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from orat.core.sample_table import SampleTable
+from orat.methods.base import SampleTable
 
 
 def table(n: int = 5) -> SampleTable:

@@ -18,7 +18,7 @@ from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.main import main, parser
+from orat.cli.main import main, parse
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
 from orat.data.label_files import LEFT_OUT, from_file
@@ -142,11 +142,13 @@ def test_the_printed_command_trains_on_the_result(
     [
         Run(data="sample", method=orat.methods.AT()),
         Run(data="sample", method=orat.methods.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
-        Run(data="some/folder", method=orat.methods.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3),
+        Run(
+            data="some/folder", method=orat.methods.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3
+        ),
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser([]).parse(["train", *words_of(run)]).texts) == run
+    assert run_from(parse(["train", *words_of(run)]).texts) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -29,7 +29,7 @@ from orat.cli.cards import cards
 from orat.core.console import SILENT
 from orat.core.losses import mean_one
 from orat.core.types import Batch
-from orat.methods import AT, GAIRAT, MAIL, MART, ORAT, RAA, ST, TRADES, WMMR, AoRR, Method
+from orat.methods import AT, GAIRAT, MAIL, ORAT, RAA, ST, TRADES, WMMR, AoRR, Method
 from orat.methods.ranked_range import Ranked
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder

@@ -127,7 +127,14 @@ def test_memory_over_batches_cuts_at_the_ranks_of_the_whole_data_set() -> None:
     fold.end_epoch()
     assert fold(losses[:2], index[:2]).item() == 0  # both losses are among the m largest
     assert fold(losses[2:4], index[2:4]).item() == pytest.approx(2.0 / 2 * 6 / 3)  # 1.0 is below rank k
-    assert fold.decision().flagged(torch.zeros(6, dtype=torch.int64)).tolist() == [True, True, False, False, False, False]
+    assert fold.decision().flagged(torch.zeros(6, dtype=torch.int64)).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_the_fold_is_the_mean_until_every_sample_has_a_loss() -> None:

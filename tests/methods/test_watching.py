@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import orat
-from orat.attacks import PGD, TrainingAttack
+from orat.attacks import PGD, Adversary, Threat
 from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.data.source import Dataset
@@ -45,13 +45,13 @@ def samples(seed: int = 0) -> Batch:
     return Batch(x, (x[:, 0] > 0.5).long(), torch.arange(N))
 
 
-def no_attack() -> TrainingAttack:
-    return TrainingAttack(PGD(0.0, 0), torch.Generator())
+def no_attack(model: nn.Module | None = None) -> Adversary:
+    return Adversary(PGD(0), Threat(0.0), model or network(7), torch.Generator())
 
 
 def look(state: Watch, batch: Batch, model: nn.Module | None = None) -> None:
     model = model or network(7)
-    state.watch(model, batch, no_attack(), model(batch.x))
+    state.watch(model, batch, no_attack(model), model(batch.x))
 
 
 def test_what_is_remembered_of_a_sample_is_said_by_the_scout_that_does_not_learn_it() -> None:

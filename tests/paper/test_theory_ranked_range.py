@@ -193,7 +193,7 @@ def test_a_ranked_range_of_zero_leaves_a_share_of_mu_wrong_against_the_remark_on
 def test_impossible_shares_and_ranks_are_refused() -> None:
     with pytest.raises(InputError, match="nu = 0.9, mu = 0.2"):
         wrong_at_most(0.1, 0.9, 0.2, 1.0)
-    with pytest.raises(InputError, match="says nothing"):
+    with pytest.raises(InputError, match="must be positive"):
         wrong_at_most(0.1, 0.9, 0.1, 0.0)
     for function in (gradients, slopes, objective):
         with pytest.raises(InputError, match="m = 3"):

@@ -95,7 +95,12 @@ def tensors(thing: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
 def test_no_tensor_is_shared_between_runs(tiny: str, tmp_path: Path) -> None:
     sittings = [
         Sitting(
-            tmp_path / str(seed), quick(tiny, orat.methods.ORAT(m=0.2, solver="minmax"), seed=seed), None, CPU, SILENT, "auto"
+            tmp_path / str(seed),
+            quick(tiny, orat.methods.ORAT(m=0.2, solver="minmax"), seed=seed),
+            None,
+            CPU,
+            SILENT,
+            "auto",
         )
         for seed in (0, 1)
     ]
@@ -144,7 +149,9 @@ def test_gpu_runs_at_once_end_as_alone_to_the_bit(kind: str, pictures: str, tmp_
 def test_results_come_in_the_order_of_the_runs_and_a_finished_run_is_not_trained_again(
     tiny: str, tmp_path: Path
 ) -> None:
-    runs: dict[str | Path, Run] = {tmp_path / str(seed): quick(tiny, orat.methods.AT(), seed=seed, epochs=1) for seed in (2, 0)}
+    runs: dict[str | Path, Run] = {
+        tmp_path / str(seed): quick(tiny, orat.methods.AT(), seed=seed, epochs=1) for seed in (2, 0)
+    }
     first = train_many(runs, device="cpu", display=SILENT)
     assert list(first) == list(runs)
     assert train_many(runs, device="cpu", display=SILENT) == first

@@ -29,7 +29,7 @@ from orat.sweeps.trials import Trials, silence
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.text import run_from, texts_of
-from orat.training.train import Job
+from orat.training.train import Session
 
 QUICK = [
     "--model", "mlp-8", "--epochs", "2", "--lr", "0.3", "--batch-size", "32", "--eps", "0.05", "--augment", "none",
@@ -185,7 +185,9 @@ def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Pat
             for line in lines:
                 better = {"natural": 1.0, "pgd10": 1.0}
                 line["validation"] = planted[row["setting"]["lr"]] if line["epoch"] == row["epoch"] else better
-            folder.write_history(lines)
+            folder.truncate("history.jsonl", 0)
+            for line in lines:
+                folder.append("history.jsonl", line)
         rows = found(short(tiny, epochs=2), {"lr": [0.1, 0.3]}, tmp_path / by, by=by)
         assert [row["setting"]["lr"] for row in rows] == order
         assert [row["validation"] for row in rows] == [planted[lr] for lr in order]
@@ -217,8 +219,8 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
         def line(self, text: str) -> None:
             heard.append(text)
 
-    steps = Job.steps
-    monkeypatch.setattr(Job, "steps", lambda job: (heard.append("trains"), steps(job))[1])
+    events = Session.events
+    monkeypatch.setattr(Session, "events", lambda *arguments: (heard.append("trains"), events(*arguments))[1])
     run = short(tiny, orat.methods.ORAT(m=0.1))
     rows = search(run, {"m": [0.6, 280, 0.2], "k": [0.5, 1.0]}, tmp_path, device="cpu", display=Listening(shown=False))
     before = heard[: heard.index("trains")]
@@ -244,7 +246,7 @@ def test_a_run_that_breaks_is_last_in_the_table_with_its_reason_and_not_trained_
     assert [row["setting"]["lr"] for row in rows] == [0.3, 1e30]
     assert "nan" in rows[1]["error"]
     assert (rows[1]["validation"], rows[1]["epoch"]) == ({}, None)
-    monkeypatch.setattr(Job, "steps", None)
+    monkeypatch.setattr(Session, "events", None)
     assert found(short(tiny), {"lr": [1e30, 0.3]}, tmp_path) == rows
 
 
@@ -263,7 +265,7 @@ def test_finished_runs_are_not_trained_again_and_need_no_data(
         with monkeypatch.context() as patch:
             for name in ("prepare", "build_model"):
                 patch.setattr(searching, name, None)
-            patch.setattr(Job, "steps", None)
+            patch.setattr(Session, "events", None)
             assert found(short(tiny), {"lr": [0.1, 0.3]}, out, trials=trials) == rows
 
 
@@ -276,7 +278,9 @@ def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: 
         "by: pgd10 there, natural here": lambda: found(run, over, tmp_path, by="natural"),
         "trials: None there, 3 here": lambda: found(run, over, tmp_path, trials=3),
         "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.methods.ORAT(m=0.1), lr=0.4), over, tmp_path),
-        "solver: rank there, minmax": lambda: found(short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path),
+        "solver: rank there, minmax": lambda: found(
+            short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path
+        ),
     }
     for words, other in others.items():
         assert_refused_in_one_line(other, words)
@@ -357,7 +361,7 @@ def test_a_search_that_is_stopped_anywhere_in_its_third_trial_ends_as_if_it_had_
     whole = found(short(tiny), OVER, tmp_path / "whole", trials=5)
     owner, name, after = {
         "before it is written down": (Trials, "next", False),
-        "in training": (Job, "test", False),
+        "in training": (Session, "test", False),
         "before it is told": (Trials, "tell", False),
         "after it": (Trials, "tell", True),
     }[place]
@@ -425,7 +429,7 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
     assert "validation labels may be wrong too: the table ranks settings" in captured.out
-    assert "search.csv, search.json, search.png" in captured.out
+    assert "search.csv, search.json: " in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

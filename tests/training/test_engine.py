@@ -25,7 +25,7 @@ from test_training import EVERY, ONE_OF_EACH, assert_same
 from torch import Tensor, nn
 
 import orat
-from orat.attacks import PGD, TrainingAttack
+from orat.attacks import PGD, Adversary, Threat
 from orat.cli.main import main
 from orat.core.console import SILENT, Display
 from orat.core.types import Batch
@@ -147,8 +147,8 @@ def loop_by_hand(run: Run, model: nn.Module, state: State, data: Dataset) -> lis
             coins = torch.rand(len(index), generator=generator) < 0.5
             images = torch.stack([image.flip(2) if coin else image for image, coin in zip(images, coins, strict=True)])
             x = (images.float() / 255).contiguous(memory_format=torch.channels_last)
-            pgd = PGD(run.eps * share, run.attack_steps, run.eps / 4 * share, start=run.attack_start)
-            attack = TrainingAttack(pgd, generator)
+            pgd = PGD(run.attack_steps, step_size=run.eps / 4 * share, start=run.attack_start)
+            attack = Adversary(pgd, Threat(run.eps * share), model, generator)
             loss = run.method.loss(model, Batch(x, data.labels[index], index), attack, state, epoch)
             gradients = torch.autograd.grad(loss, [*learned, *scalars], allow_unused=True)
             sgd_by_hand(run, learned, list(gradients[: len(learned)]), speeds, rate)
@@ -406,7 +406,8 @@ def test_gpu_records_give_the_losses_of_steps_executed_one_by_one(name: str) -> 
 @pytest.mark.parametrize("precision", ["mixed", "tf32"])
 def test_gpu_records_of_every_kind_of_network_and_precision_give_the_same(network: str, precision: str) -> None:
     recorded, executed = (
-        on_gpu(orat.methods.AT(), records, 25, network, precision=precision, augment="crop-flip") for records in (True, False)
+        on_gpu(orat.methods.AT(), records, 25, network, precision=precision, augment="crop-flip")
+        for records in (True, False)
     )
     assert set(recorded.engine.records) == {32, 27}
     assert_same_training(recorded, executed)

@@ -11,10 +11,9 @@ import pytest
 from refusals import assert_refused_in_one_line
 
 from orat.core.errors import InputError
-from orat.core.numbers import number, radius, size, size_text
+from orat.core.options import number, radius, size, size_text
 from orat.methods import AT, ORAT, AoRR, Method
-from orat.training.defaults import DEFAULTS
-from orat.training.run import Run, read_run
+from orat.training.run import DEFAULTS, Run, read_run
 
 
 def test_a_run_is_complete_with_the_papers_schedule_for_mnist() -> None:
@@ -53,7 +52,7 @@ def test_the_id_changes_with_any_field_and_not_with_how_a_number_is_written() ->
 
 
 def test_ids_are_the_same_anywhere() -> None:
-    """A changed default or field changes ids and orphans folders: then this figure changes, too."""
+    """A changed default or field changes ids and orphans folders: then this figure changes, openly."""
     assert Run(data="mnist", method=AT()).id == "64b3fe7007"
 
 

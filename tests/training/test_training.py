@@ -37,7 +37,9 @@ ONE_OF_EACH: dict[str, Method] = {
     "raa persistent": orat.methods.RAA(burn_in=1, persistent=True),
     "aorr": orat.methods.AoRR(m=0.2, k=0.95),
     "orat": orat.methods.ORAT(m=0.2, k=0.95),
-    "orat by scalars": orat.methods.ORAT(m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"),
+    "orat by scalars": orat.methods.ORAT(
+        m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"
+    ),
 }
 # Those that watch all labels, each by other answers and another rule.
 WATCHED: dict[str, Method] = {
@@ -248,7 +250,9 @@ def test_a_loaded_model_gives_the_tested_accuracy(tiny: str, tmp_path: Path) -> 
     test = prepare(quick(tiny, orat.methods.AT())).test
     assert test is not None
     model = orat.load_model(tmp_path / "a")
-    assert orat.evaluate(model, test, orat.attacks.suite(0.1)) == {k: v for k, v in result["last"].items() if k != "epoch"}
+    assert orat.evaluate(model, test, orat.attacks.suite(0.1)) == {
+        k: v for k, v in result["last"].items() if k != "epoch"
+    }
     assert model[0].std.flatten().item() != 1  # the normalization of training travels with the weights
 
 
