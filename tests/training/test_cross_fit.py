@@ -18,8 +18,7 @@ from orat.methods import AT, ORAT, ST
 from orat.methods.automatic import MEMORY
 from orat.methods.base import Scouts
 from orat.models.layers import Dropout, dropouts
-from orat.noise.judge import Verdict, judge
-from orat.noise.truth import area
+from orat.noise.judge import Verdict, area, judge
 from orat.training.cross_fit import (
     ScoutLearner,
     cross_fit,
