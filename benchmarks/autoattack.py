@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import orat
-from orat.attacks import suite
+from orat.attacks import Threat
 from orat.attacks.reference import AutoAttackReference
 from orat.core.device import commit, hardware, versions
 from orat.data.loader import as_input
@@ -39,6 +39,11 @@ class Subject:
     test: Dataset
     eps: float
     norm: str
+
+    @property
+    def threat(self) -> Threat:
+        """The threat of the run."""
+        return Threat(self.eps, self.norm)
 
     @property
     def device(self) -> torch.device:
@@ -111,13 +116,8 @@ def measure(subject: Subject, batches: list[int]) -> dict[str, Any]:
 def warm_up(subject: Subject) -> None:
     """Attacks a few images with both, so that libraries choose their kernels before the timing."""
     few = min(len(subject.test), 8)
-    AutoAttackReference(subject.eps, subject.norm)(subject.model, *subject.images(few))
-    correct(subject.model, subject.test.first(few), attacks(subject), precision="auto")
-
-
-def attacks(subject: Subject) -> dict[str, Any]:
-    """Our AutoAttack."""
-    return suite(subject.eps, subject.norm, ["autoattack"])
+    AutoAttackReference()(subject.model, *subject.images(few), subject.threat)
+    correct(subject.model, subject.test.first(few), ["autoattack"], subject.threat, precision="auto")
 
 
 def reference(subject: Subject, batch_size: int) -> Tensor:
@@ -135,7 +135,7 @@ def reference(subject: Subject, batch_size: int) -> Tensor:
 
 def own(subject: Subject, precision: str) -> dict[str, Tensor]:
     """The images that withstand our AutoAttack."""
-    right = correct(subject.model, subject.test, attacks(subject), precision=precision)
+    right = correct(subject.model, subject.test, ["autoattack"], subject.threat, precision=precision)
     return {name: mask.cpu() for name, mask in right.items()}
 
 

@@ -20,8 +20,7 @@ from orat.data.loader import ResidentLoader, shuffled, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.ranked_range import count
-from orat.models.catalog import network
-from orat.models.operations import Operations
+from orat.models.catalog import network, operations_of
 from orat.training.engine import Eager, Engine, execution
 from orat.training.graph import Graph
 from orat.training.learner import RunLearner
@@ -215,9 +214,7 @@ def stepper(step: Callable[[Indices], None], batches: Sequence[Indices], precisi
 def step_flops(run: Run, data: Dataset, ids: Indices) -> int:
     """Floating-point operations of the matrix products and convolutions in our step."""
     step = train_step(learner_of(run, data), data, Eager())
-    with Operations() as operations:
-        step(ids)
-    return operations.total
+    return operations_of(lambda: step(ids))
 
 
 def product_step(dtype: torch.dtype, side: int, device: torch.device, precision: str) -> Step:

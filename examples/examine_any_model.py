@@ -27,7 +27,7 @@ class Rounded(nn.Module):
 
 test = splits.test.take(torch.arange(100))
 for name, model in (("plain", network.eval()), ("rounded", Rounded().eval())):
-    report = orat.examine(model, test, orat.Plan(eps=0.1, attacks=("pgd20", "square")))
+    report = orat.evaluation.examine(model, test, orat.evaluation.Plan(orat.Threat(0.1), attacks=("pgd20", "square")))
     shares = ", ".join(f"{attack} {share:.0%}" for attack, share in report["accuracy"].items())
     print(f"{name}: {shares}")
     for warning in report["warnings"]:

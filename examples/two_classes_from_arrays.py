@@ -18,7 +18,7 @@ with tempfile.TemporaryDirectory() as folder:
     file = Path(folder) / "squares.npz"
     np.savez(file, x_train=images[:500], y_train=labels[:500], x_test=images[500:], y_test=labels[500:])
     run = orat.Run(
-        data=str(file), method=orat.ORAT(m=0.2, burn_in=3), model="mlp-32", noise="symmetric", noise_rate=0.2,
+        data=str(file), method=orat.methods.ORAT(m=0.2, burn_in=3), model="mlp-32", noise="symmetric", noise_rate=0.2,
         eps=8 / 255, epochs=15, lr=0.05, augment="none", batch_size=32,
     )  # fmt: skip
     result = orat.train(run, Path(folder) / "run")

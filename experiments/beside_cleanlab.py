@@ -36,7 +36,7 @@ from orat.core.device import choose_device, commit, hardware, versions
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.base import Scouts
-from orat.noise.truth import area, found_removed
+from orat.noise.judge import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from orat.core.losses import cross_entropy
-from orat.core.sample_table import SampleTable
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods import AT, ORAT
 from orat.methods.automatic import MEMORY, AutomaticRange
-from orat.methods.base import Decision, Scouts, Setting, State, Step
+from orat.methods.base import Decision, SampleTable, Scouts, Setting, State, Step
 from orat.methods.ranked_range import Fold, enough_epochs
 from orat.noise.judge import judge
 

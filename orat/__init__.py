@@ -9,15 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orat.attacks import PGD, Attack, AutoAttack
-    from orat.attacks.threat import Threat
+    from orat.attacks import PGD, Attack, AutoAttack, Threat
     from orat.core.errors import InputError, TrainingError
     from orat.core.types import Batch
     from orat.curation.find import find_label_issues
     from orat.curation.fix import fix_labels
     from orat.data.catalog import load as load_data
     from orat.data.source import Source
-    from orat.evaluation.accuracy import evaluate
+    from orat.evaluation import evaluate
     from orat.methods.base import Method, State, Step
     from orat.methods.ranked_range import MinMaxLoss, RankedRangeLoss, ranked_range
     from orat.noise.judge import Verdict, judge
@@ -41,10 +40,10 @@ PLACES = {
     "Source": "orat.data.source",
     "State": "orat.methods.base",
     "Step": "orat.methods.base",
-    "Threat": "orat.attacks.threat",
+    "Threat": "orat.attacks",
     "TrainingError": "orat.core.errors",
     "Verdict": "orat.noise.judge",
-    "evaluate": "orat.evaluation.accuracy",
+    "evaluate": "orat.evaluation",
     "find_label_issues": "orat.curation.find",
     "fix_labels": "orat.curation.fix",
     "judge": "orat.noise.judge",

@@ -29,8 +29,8 @@ TIME_LIMIT = 300.0  # seconds that one process may take
 POLL = 0.002  # seconds between two looks at a run's folder
 INTO_EPOCH = 0.02  # seconds after an epoch's record until the process is held, so that a checkpoint of it is over
 HELD = 1.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
-HELD_LONG = 6.0  # where it has saved before: the longer that takes on a busy machine, the less often it is done
-ATTEMPTS = 2  # to kill a run where it is meant to be
+HELD_LONG = 12.0  # where it has saved before: the longer that takes on a busy machine, the less often it is done
+ATTEMPTS = 3  # to kill a run where it is meant to be
 
 # Words of the arguments below -> words of a checkout that is recorded with `--spelling new`.
 RENAMED = {
@@ -251,7 +251,7 @@ class Recorder:
         except (OSError, ValueError, KeyError, RuntimeError, subprocess.TimeoutExpired) as error:
             found = {"error": f"{type(error).__name__}: {error}"}
         for sitting, text in zip(sittings, said[1:], strict=False):
-            resumed = re.search(r"going on from (.+)", text)
+            resumed = re.search(r"(?:going on from|resuming at) (.+)", text)
             sitting["went_on_from"] = resumed[1] if resumed else None
         return found | {"sittings": sittings}
 
@@ -425,9 +425,8 @@ def record(checkout: Path, out: Path, only: str, jobs: int, spelling: str) -> in
     resumed = sum(bool(row.kills) for row in rows)
     elsewhere = sum(not all(sitting["where_meant"] for sitting in found[row.name]["sittings"]) for row in rows)
     seconds = time.monotonic() - started
-    print(
-        f"{len(rows)} runs, {resumed} of them killed, {elsewhere} not where meant, {len(troubles)} with trouble, {seconds:.0f} s"
-    )
+    print(f"{len(rows)} runs, {resumed} of them killed ({elsewhere} not where meant), {len(troubles)} with trouble")
+    print(f"{seconds:.0f} s, written to {out}")
     return int(bool(troubles))
 
 
@@ -471,10 +470,9 @@ def difference(old: Any, new: Any, path: str) -> str | None:
     elif isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         parts = (difference(old[name], new[name], f"{path}.{name}") for name in old)
     else:
-        single = path.startswith("estimates") and isinstance(old, float) and isinstance(new, float)
-        same = (
-            old == float(np.float32(new)) if single else type(old) is type(new) and json.dumps(old) == json.dumps(new)
-        )
+        same = type(old) is type(new) and json.dumps(old) == json.dumps(new)
+        if path.startswith("estimates") and isinstance(old, float) and isinstance(new, float):
+            same = same or old == float(np.float32(new))  # which the old code rounded before it wrote them
         return None if same else f"{path}: {shown(old)} -> {shown(new)}"
     return next(filter(None, parts), None)
 

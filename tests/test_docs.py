@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 import torch
-from orat.training.text import run_from
 from PIL import Image
 
 import orat
-from orat.cli.main import main, parser
+from orat.cli.main import main, parse
 from orat.data import catalog
 from orat.data.source import Splits
 from orat.methods import METHODS
-from orat.training.defaults import DEFAULTS
+from orat.training.run import DEFAULTS
+from orat.training.text import run_from
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -61,7 +61,7 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", commands())
 def test_every_command_of_a_page_is_accepted(command: str) -> None:
     _, *words = shlex.split(command)
-    arguments: Namespace = parser().parse(words)
+    arguments: Namespace = parse(words)
     if "texts" in arguments and "over" not in arguments:
         run_from(arguments.texts)
 

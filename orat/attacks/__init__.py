@@ -1,12 +1,16 @@
-"""Attacks: `pgd` is the one projected-gradient core, `suite` has all by name."""
+"""Attacks: a `Threat` says what may change, an `Attack` is called with it, `suite` has all attacks by name."""
 
-from orat.attacks.adversary import Adversary, Sight
 from orat.attacks.apgd import APGD
 from orat.attacks.autoattack import AutoAttack
+from orat.attacks.base import Adversary, Ascent, Attack, Sight
 from orat.attacks.carlini_wagner import CarliniWagner
 from orat.attacks.fab import FAB
-from orat.attacks.pgd import PGD, Attack
+from orat.attacks.pgd import PGD
 from orat.attacks.square import Square
-from orat.attacks.suite import suite
+from orat.attacks.suite import attack, suite
+from orat.attacks.threat import Threat
 
-__all__ = ["APGD", "FAB", "PGD", "Adversary", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "suite"]
+__all__ = [
+    "APGD", "FAB", "PGD", "Adversary", "Ascent", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "Threat",
+    "attack", "suite",
+]  # fmt: skip

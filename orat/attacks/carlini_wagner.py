@@ -1,60 +1,61 @@
-"""The nearest adversarial point instead of the worst in a ball: Carlini and Wagner's l2 attack (2017)."""
+"""The l2 attack of Carlini and Wagner (2017): the nearest adversarial input instead of the worst in a ball."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from orat.attacks.balls import BALLS, flat, per_sample
-from orat.attacks.pgd import check_images, check_radius, frozen, slope
+from orat.attacks.base import GRADIENT, Attack, frozen, slope
+from orat.attacks.threat import Threat, ThreatLike, flat, per_sample
 from orat.core.errors import InputError
 from orat.core.losses import margin
-from orat.core.random import Source
+from orat.core.random import Randomness
 from orat.core.types import Images, Indices, Labels, PerSample
 
-# Of the way to the border of the images, where atanh is infinite. With the usual 1 - 1e-6 tanh is flat there: on 15
-# digits of MNIST 200 steps ended at a mean distance of 1.99 instead of 1.56, and 1000 steps at the same 1.358.
+# Share of the way to the bounds, where atanh is infinite. With the usual 1 - 1e-6, tanh is flat near the bounds:
+# on 15 digits of MNIST 200 steps ended at a mean distance of 1.99 instead of 1.56, and 1000 steps at the same 1.358.
 INSIDE = 1 - 1e-4
-CHECKS = 10  # in a descent, for rows that no longer progress
-PROGRESS = 0.9999  # of the lowest objective of the tenth before must be undercut
-GROWTH = 10  # of a constant that found nothing, until one does
+CHECKS = 10  # per descent, for rows without progress
+PROGRESS = 0.9999  # the lowest objective must fall below this share of that of the former check
+GROWTH = 10  # of the constant until the first success
 BETA_1, BETA_2, TINY = 0.9, 0.999, 1e-8  # Adam (Kingma and Ba, 2015)
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Rows on their way: where each is, Adam's two moments, and the nearest adversarial point it has met."""
+    """The state of all rows: the point, the two moments of Adam, and the nearest adversarial point so far."""
 
     point: Images
     first: Images
     second: Images
     nearest: Images
-    squared: PerSample  # distance of the nearest; infinite before there is one
+    squared: PerSample  # distance of the nearest point; infinite before the first success
     lowest: PerSample  # objective since the last check
 
     @classmethod
     def begin(cls, x: Images) -> Descent:
-        """At the images themselves, in the space where [0, 1] has no border."""
+        """The clean inputs in the space of atanh, which has no bounds."""
         point = torch.atanh(INSIDE * (2 * x - 1))
         none_yet = x.new_full((len(x),), inf)
         return cls(point, torch.zeros_like(x), torch.zeros_like(x), x, none_yet, none_yet)
 
     def take(self, rows: Indices) -> Descent:
-        """Some of the rows, about to begin a new stretch."""
+        """The state of some rows at the begin of a new stretch."""
         point, first, second, nearest = self.point[rows], self.first[rows], self.second[rows], self.nearest[rows]
         squared = self.squared[rows]
         return Descent(point, first, second, nearest, squared, torch.full_like(squared, inf))
 
 
 @dataclass(frozen=True)
-class CarliniWagner:
-    """Adam on the squared distance plus a constant times the margin still to overcome, for the best constant."""
+class CarliniWagner(Attack):
+    """Adam on the squared distance plus a constant times the margin to overcome, for the best constant per sample."""
 
-    eps: float
-    norm: str = "l2"
+    exact: ClassVar[bool] = True  # the decision boundary is lost in rounding
+
     steps: int = 1000
     search_steps: int = 9
     learning_rate: float = 0.01
@@ -62,11 +63,6 @@ class CarliniWagner:
     confidence: float = 0.0
 
     def __post_init__(self) -> None:
-        check_radius(self.eps, self.norm)
-        if self.norm != "l2":
-            raise InputError(
-                f"norm = {self.norm}: CW-L2 minimizes the l2 distance; in an {self.norm} ball use cw or cw-margin"
-            )
         for name in ("steps", "search_steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} = {getattr(self, name)}: give 1 or more")
@@ -76,16 +72,31 @@ class CarliniWagner:
         if not 0 <= self.confidence < inf:
             raise InputError(f"confidence = {self.confidence}: give a number of 0 or more")
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
-        """The nearest adversarial points where they lie within eps, elsewhere x; nothing is drawn from the source."""
+    def __call__(
+        self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
+    ) -> Images:
+        """The nearest adversarial inputs where their distance is at most eps, elsewhere x; deterministic."""
+        threat, _ = self.prepared(threat, x, draws)
         nearest = self.nearest(model, x, y)
-        within = BALLS["l2"].size(nearest - x) <= self.eps
+        within = threat.size(nearest - x) <= threat.eps
         return torch.where(per_sample(within, x), nearest, x).detach()
+
+    def check_threat(self, threat: Threat) -> None:
+        """Refuses other norms."""
+        super().check_threat(threat)
+        if threat.norm != "l2":
+            raise InputError(
+                f"norm = {threat.norm}: CW-L2 minimizes the l2 distance; in an {threat.norm} ball use cw or cw-margin"
+            )
+
+    def work(self, threat: Threat, classes: int) -> int:
+        """One gradient per step."""
+        return GRADIENT * self.steps * self.search_steps
 
     @torch.no_grad()
     def nearest(self, model: nn.Module, x: Images, y: Labels) -> Images:
-        """The nearest adversarial points at any distance; x where none was found or needed."""
-        check_images(x)
+        """The nearest adversarial inputs at any distance; x where misclassified, or where the attack fails."""
+        Threat(0.0, "l2").check_inputs(x)
         with frozen(model):
             rows = (model(x).argmax(1) == y).nonzero().squeeze(1)
             if len(rows) == 0:
@@ -93,7 +104,7 @@ class CarliniWagner:
             return x.index_copy(0, rows, self.search(model, x[rows], y[rows]))
 
     def search(self, model: nn.Module, x: Images, y: Labels) -> Images:
-        """The nearest points over all constants: a binary search of each row for the smallest that succeeds."""
+        """The nearest points over all constants: a binary search per row for the smallest successful constant."""
         nearest, squared = x, x.new_full((len(x),), inf)
         constant = torch.full_like(squared, self.initial_constant)
         low, high = torch.zeros_like(constant), squared
@@ -107,7 +118,7 @@ class CarliniWagner:
         return nearest
 
     def descend(self, model: nn.Module, x: Images, y: Labels, constant: PerSample) -> tuple[Images, PerSample]:
-        """The nearest points met with one constant a row, and their squared distances; a row may stop early."""
+        """The nearest points for one constant per row, and their squared distances; stuck rows stop early."""
         going = Descent.begin(x)
         nearest, squared, lowest = going.nearest.clone(), going.squared.clone(), going.lowest
         rows = torch.arange(len(x), device=x.device)
@@ -124,7 +135,7 @@ class CarliniWagner:
         return nearest, squared
 
     def moved(self, going: Descent, model: nn.Module, x: Images, y: Labels, constant: PerSample, step: int) -> Descent:
-        """The rows after one step of Adam, which sees each coordinate alone and so each row."""
+        """The rows after one step of Adam."""
         with torch.enable_grad():
             point = going.point.detach().requires_grad_()
             adv = (point.tanh() + 1) / 2

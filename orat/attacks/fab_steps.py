@@ -1,4 +1,4 @@
-"""The shortest move onto a hyperplane that stays in [0, 1], for each norm; one row a point."""
+"""The shortest move onto a hyperplane within [0, 1], for each norm; one row per point."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch.linalg import vecdot
 from torch.nn.functional import pad
 
 NEWTON_STEPS = 5
-NO_SLOPE = 1e-8  # a coordinate with less weight than this does not move in l2 and l1: its quotients would overflow
+NO_SLOPE = 1e-8  # in l2 and l1, features of less weight do not move: their quotients would overflow
 
 
 def onto_hyperplane(points: Tensor, weight: Tensor, offset: Tensor, norm: str) -> Tensor:
-    """The move of least size from each point to where weight . z = offset, or as near to it as [0, 1] allows.
+    """The move of least size from each point to the plane weight . z = offset, or to the nearest corner of [0, 1]^d.
 
-    Every coordinate moves against the sign of its weight, at most to its border. Seen per coordinate, a move of r gains
-    |weight| r of the gap; what differs between the norms is in which proportion the coordinates share the move.
+    Every feature moves against the sign of its weight, at most to its bound. A move of r closes |weight| r of the gap.
+    Norms differ in the proportion of the moves of the features.
     """
     gap = (weight * points).sum(1) - offset
     weight = (2.0 * (gap >= 0) - 1)[:, None].to(weight.dtype) * weight
@@ -28,29 +28,29 @@ def onto_hyperplane(points: Tensor, weight: Tensor, offset: Tensor, norm: str) -
 
 
 def linf_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
-    """All move by the same amount."""
+    """All features move by the same amount."""
     return torch.minimum(level(size, room, gap), room)
 
 
 def l2_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
-    """Each moves in proportion to its weight."""
+    """Features move in proportion to their weights."""
     limit = room / size.clamp(min=NO_SLOPE)
     return size * torch.minimum(level(size**2, limit, gap), limit)
 
 
 def l1_move(size: Tensor, room: Tensor, gap: Tensor) -> Tensor:
-    """The coordinates with the largest weights go all the way, one after the other; the last as far as needed."""
+    """Features move to their bounds in the order of their weights; the last one as far as needed."""
     order = size.argsort(dim=1, descending=True)
     gains = (size * room).gather(1, order)
-    open_gap = gap - (gains.cumsum(1) - gains)  # before this coordinate's turn
+    open_gap = gap - (gains.cumsum(1) - gains)  # before the turn of this feature
     needed = open_gap.clamp(min=0) / size.gather(1, order).clamp(min=NO_SLOPE)
     return torch.empty_like(room).scatter(1, order, torch.minimum(needed, room.gather(1, order)))
 
 
 def level(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
-    """The common level t at which the sum of gain * min(t, limit) equals the gap; beyond all limits if none does.
+    """The common level t at which the sum of gain * min(t, limit) equals the gap; infinite if all limits are reached.
 
-    Newton's steps on this concave function rise to t and end there, nearly always after a few; the rest is sorted.
+    Newton's method on this concave function nearly always ends after a few steps; the remaining rows are sorted.
     """
     level = gap / gain.sum(1, keepdim=True).clamp(min=torch.finfo(gap.dtype).tiny)
     product = gain * limit
@@ -66,12 +66,12 @@ def level(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
 
 
 def level_by_sorting(gain: Tensor, limit: Tensor, gap: Tensor) -> Tensor:
-    """The same level, found among the sorted limits."""
+    """The common level, from the sorted limits."""
     limits, order = limit.sort(dim=1)
     gains = gain.gather(1, order)
-    full = (gains * limits).cumsum(1)  # from those at their limits up to here
-    slope = pad(gains[:, 1:].flip(1).cumsum(1).flip(1), (0, 1))  # of those beyond, summed from the small end
-    place = (full + slope * limits < gap).sum(1, keepdim=True)  # so many are at their limits
+    full = (gains * limits).cumsum(1)  # of the features at their limits, up to this feature
+    slope = pad(gains[:, 1:].flip(1).cumsum(1).flip(1), (0, 1))  # of the features beyond, summed from the small end
+    place = (full + slope * limits < gap).sum(1, keepdim=True)  # number of features at their limits
     done = torch.where(place > 0, full.gather(1, (place - 1).clamp(min=0)), 0)
     left = torch.where(place > 0, slope.gather(1, (place - 1).clamp(min=0)), gains.sum(1, keepdim=True))
     return torch.where(place < limit.shape[1], (gap - done) / left.clamp(min=torch.finfo(gap.dtype).tiny), torch.inf)

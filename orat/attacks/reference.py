@@ -1,4 +1,4 @@
-"""AutoAttack as its authors publish it, through the package pyautoattack: the number to hold ours against."""
+"""AutoAttack by its authors, through the package pyautoattack: a reference for our AutoAttack."""
 
 from __future__ import annotations
 
@@ -13,48 +13,53 @@ from importlib.util import find_spec
 import torch
 from torch import nn
 
-from orat.attacks.pgd import check_images, check_radius, frozen
+from orat.attacks.base import Attack, frozen
+from orat.attacks.threat import Norm, Threat, ThreatLike
 from orat.core.errors import InputError
-from orat.core.random import Source
+from orat.core.random import Randomness
 from orat.core.types import Images, Labels
 
-NAMES = {"linf": "Linf", "l2": "L2", "l1": "L1"}
-LEAST_CLASSES = 4  # its targeted loss looks at the fourth logit
+NAMES: dict[Norm, str] = {"linf": "Linf", "l2": "L2", "l1": "L1"}
+LEAST_CLASSES = 4  # the targeted loss reads the fourth logit
 
 
 @dataclass(frozen=True)
-class AutoAttackReference:
-    """pyautoattack's standard version; slower, and its random numbers depend on the batch."""
+class AutoAttackReference(Attack):
+    """The standard version of pyautoattack; slower than ours, with random numbers that depend on the batch."""
 
-    eps: float
-    norm: str = "linf"
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_radius(self.eps, self.norm)
+    def check_threat(self, threat: Threat) -> None:
+        """Refuses other bounds, and a missing package."""
+        super().check_threat(threat)
         if find_spec("pyautoattack") is None:
             raise InputError("autoattack-reference needs pyautoattack: pip install 'orat[reference]'")
 
-    def check(self, shape: tuple[int, ...], classes: int) -> None:
-        """Refuses what the reference cannot attack."""
+    def check_data(self, threat: Threat, shape: tuple[int, ...], classes: int) -> None:
+        """Refuses inputs that are no images, few classes, and small images in l2 and l1."""
         if len(shape) != 3:
-            raise InputError(f"autoattack-reference attacks images, not points of shape {shape}")
+            raise InputError(f"autoattack-reference attacks images, not points of shape {shape}: use autoattack")
         if classes < LEAST_CLASSES:
-            raise InputError(f"autoattack-reference needs {LEAST_CLASSES} classes or more, here are {classes}")
-        if self.norm != "linf" and not tiles_fit(*shape[1:]):
-            raise InputError(f"autoattack-reference cannot attack images of {shape[1]}x{shape[2]} in {self.norm}")
+            raise InputError(
+                f"autoattack-reference needs {LEAST_CLASSES} classes or more, here are {classes}: use autoattack"
+            )
+        if threat.norm != "linf" and not tiles_fit(*shape[1:]):
+            size = f"{shape[1]}x{shape[2]}"
+            raise InputError(f"autoattack-reference cannot attack images of {size} in {threat.norm}: use autoattack")
 
-    def __call__(self, model: nn.Module, x: Images, y: Labels, generator: Source | None = None) -> Images:
-        """The adversarial images that the reference finds, the clean ones where it finds none."""
-        check_images(x)
+    def __call__(
+        self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
+    ) -> Images:
+        """The adversarial images of the reference; the clean images where the reference fails."""
+        threat, _ = self.prepared(threat, x, draws)
         devices = [x.device] if x.is_cuda else []
         with frozen(model), torch.random.fork_rng(devices), warnings.catch_warnings(), kept_trace():
-            warnings.simplefilter("ignore")  # our own checks say the same, with reasons
+            warnings.simplefilter("ignore")  # our own checks warn with reasons
             with torch.no_grad():
                 classes = model(x[:1]).shape[1]
-            self.check(tuple(x.shape[1:]), classes)
+            self.check_data(threat, tuple(x.shape[1:]), classes)
             reference = import_module("pyautoattack").AutoAttack(
-                model, eps=self.eps, norm=NAMES[self.norm], seed=self.seed, device=x.device
+                model, eps=threat.eps, norm=NAMES[threat.norm], seed=self.seed, device=x.device
             )
             for part in (reference.fab, reference.apgd_targeted):
                 part.n_target_classes = min(part.n_target_classes, classes - 1)
@@ -63,7 +68,7 @@ class AutoAttackReference:
 
 
 def tiles_fit(height: int, width: int) -> bool:
-    """Whether the tiles that its Square starts from in l2 and l1 fit into the image: otherwise it fails."""
+    """Whether the start tiles of its Square attack in l2 and l1 fit into the image."""
     side = height // 5
     border = (height - 5 * side) // 2
     return side > 0 and all(border + side * (length // side) <= length for length in (height, width))
@@ -71,7 +76,7 @@ def tiles_fit(height: int, width: int) -> bool:
 
 @contextmanager
 def kept_trace() -> Iterator[None]:
-    """Puts back the trace function of a debugger or of coverage, which a check of the reference switches off."""
+    """Restores the trace function of a debugger or of coverage after the reference switched it off."""
     trace = sys.gettrace()
     try:
         yield

@@ -1,4 +1,4 @@
-"""A step that is repeated many times: called again on a CPU, recorded once and replayed on a GPU."""
+"""A repeated step: a call on a CPU, a recorded CUDA graph on a GPU."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-Step = Callable[..., tuple[Tensor, ...]]  # state and what is given -> the next state
+Step = Callable[..., tuple[Tensor, ...]]  # state and input -> the next state
 
 
 class Replay:
-    """State that a step moves on. A small network leaves a GPU waiting for Python; a CUDA graph does not."""
+    """A state and its step. On a GPU, small networks wait for Python; a CUDA graph does not."""
 
     def __init__(self, step: Step, state: tuple[Tensor, ...], given: Tensor, former: Replay | None = None) -> None:
         self.step = step
         self.state = state
         self.graph: torch.cuda.CUDAGraph | None = None
         if given.is_cuda:
-            with suppress(RuntimeError):  # a model that waits for the device cannot be recorded, only called
+            with suppress(RuntimeError):  # a network that waits for the device cannot be recorded, only called
                 self.record(given, former.graph if former else None)
 
     def __call__(self, given: Tensor) -> None:
-        """One step with what is given."""
+        """One step with this input."""
         if self.graph is None:
             self.state = self.step(*self.state, given)
             return
@@ -31,9 +31,9 @@ class Replay:
         self.graph.replay()
 
     def record(self, given: Tensor, former: torch.cuda.CUDAGraph | None) -> None:
-        """Records a step that writes its result over the state it started from, in the memory of a former record."""
+        """Records a step that overwrites its state, in the memory of a former record."""
         state, self.given = tuple(value.clone() for value in self.state), given.clone()
-        self.step(*state, self.given)  # libraries set themselves up at their first call, which is no part of a graph
+        self.step(*state, self.given)  # the first call sets up libraries, outside of the graph
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=former.pool() if former else None):

@@ -1,4 +1,4 @@
-"""Several attempts at a sample, restarts or target classes: the first that breaks it ends the others."""
+"""Several attempts per sample, from other starts or toward other classes: the first success ends the others."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 
 from orat.core.types import Images, Indices, Labels
 
-CPU_ROWS = 256  # attempts at once: more fill no cache, and those after a success would have been for nothing
-GPU_VALUES = 2**22  # pixels at once: few attempts leave a GPU idle
-GPU_PATIENCE = 10  # steps between looks at what is broken, each of which waits for the device
+CPU_ROWS = 256  # attempts at once: more do not fit into the cache, and a success makes later attempts useless
+GPU_VALUES = 2**22  # features at once: fewer leave a GPU idle
+GPU_PATIENCE = 10  # steps between checks for success, each of which waits for the GPU
 
-# sample and number of each attempt -> the points they reached, and which of them are broken
+# samples and attempt numbers -> the points reached, and whether each one is adversarial
 Attempt = Callable[[Indices, Indices], tuple[Images, Tensor]]
 
 
 def attempts(attempt: Attempt, x: Images, count: int) -> Images:
-    """For each sample the point of the first attempt that broke it, else that of its last attempt.
+    """For each sample the point of the first successful attempt, or of the last attempt.
 
-    Attempts do not know of each other, so that the same samples are broken however many run at once.
+    Attempts are independent: the result does not depend on how many run at once.
     """
     adv = x.detach().clone()
     standing = torch.arange(len(x), device=x.device)
@@ -28,8 +28,8 @@ def attempts(attempt: Attempt, x: Images, count: int) -> Images:
     while number < count and len(standing):
         together = min(max(rows_at_once(x) // len(standing), 1), count - number)
         sample = standing.repeat(together)
-        which = torch.arange(number, number + together, device=x.device).repeat_interleave(len(standing))
-        reached, broken = attempt(sample, which)
+        numbers = torch.arange(number, number + together, device=x.device).repeat_interleave(len(standing))
+        reached, broken = attempt(sample, numbers)
         adv[standing] = reached[-len(standing) :]
         rows = first_broken(broken, sample)
         adv[sample[rows]] = reached[rows]
@@ -39,7 +39,7 @@ def attempts(attempt: Attempt, x: Images, count: int) -> Images:
 
 
 def first_broken(broken: Tensor, sample: Indices) -> Tensor:
-    """For each broken sample the row of the first attempt that broke it."""
+    """The row of the first successful attempt at each broken sample."""
     rows = broken.nonzero().squeeze(1)
     none = len(broken)
     first = rows.new_full((int(sample.max()) + 1,), none).scatter_reduce_(0, sample[rows], rows, "amin")
@@ -47,12 +47,12 @@ def first_broken(broken: Tensor, sample: Indices) -> Tensor:
 
 
 def lost(broken: Tensor, sample: Indices) -> Tensor:
-    """For every sample up to the last one here, whether any of its attempts has broken it."""
+    """For every sample number up to the largest here, whether an attempt succeeded."""
     return broken.new_zeros(int(sample.max()) + 1).index_fill_(0, sample[broken], True)
 
 
 def likeliest(model: nn.Module, x: Images, y: Labels, count: int) -> Tensor:
-    """The wrong classes that the model finds likeliest on each clean image, at most so many, likeliest first."""
+    """The wrong classes of highest logits on each clean input, at most `count`, highest first."""
     with torch.no_grad():
         logits = model(x)
     wrong = logits.scatter(1, y[:, None], float("-inf"))
@@ -60,7 +60,7 @@ def likeliest(model: nn.Module, x: Images, y: Labels, count: int) -> Tensor:
 
 
 def rows_at_once(x: Images) -> int:
-    """How many attempts to make together."""
+    """The number of attempts that run together."""
     if not x.is_cuda:
         return CPU_ROWS
     return max(min(GPU_VALUES // x.shape[1:].numel(), 16 * len(x)), len(x))

@@ -1,4 +1,4 @@
-"""What a square is in each norm: where the search starts, and how a square changes an image."""
+"""The squares of each norm: the start of the search, and the change of an image by a square."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from orat.attacks.balls import BALLS, per_sample
+from orat.attacks.threat import Norm, Threat, per_sample
 
-TILES = 5  # along the shorter side of the image, where the search starts in l2 and l1
-SMALLEST_WINDOW = 3  # side of a window in l2 and l1, which needs room for two signs
-STEEPNESS = {"l2": 2, "l1": 4}  # of a bump: its rings grow by 1 / ring ** steepness toward the middle
-INSIDE = 1 - 1e-6  # of eps in l1, so that rounding does not leave the ball
+TILES = 5  # along the shorter side of the image, at the start in l2 and l1
+SMALLEST_WINDOW = 3  # side of a window in l2 and l1, with room for two signs
+STEEPNESS = {"l2": 2, "l1": 4}  # of a bump: rings grow by 1 / ring ** steepness toward the middle
+INSIDE = 1 - 1e-6  # share of eps in l1, so that rounding does not leave the ball
 TINY = 1e-12
 
 
 @runtime_checkable
 class Squares(Protocol):
-    """How one norm starts and changes images (n, channels, height, width), from uniform numbers (n, count)."""
+    """Start and proposals of one norm for images (n, channels, height, width), from uniform numbers (n, count)."""
 
     start_count: int
     square_count: int
@@ -31,7 +31,7 @@ class Squares(Protocol):
 
 
 class Corners:
-    """linf: every pixel is at x + eps or at x - eps; a square sets each channel to one of them."""
+    """linf: every pixel is x + eps or x - eps; a square draws one sign per channel."""
 
     def __init__(self, x: Tensor, eps: float) -> None:
         self.low, self.high = (x - eps).clamp_(0, 1), (x + eps).clamp_(0, 1)
@@ -43,7 +43,7 @@ class Corners:
         return torch.where(numbers.reshape(-1, self.channels, 1, self.width) > 0.5, self.high, self.low)
 
     def propose(self, best: Tensor, share: float, numbers: Tensor) -> Tensor:
-        """One square more, at the same place in all channels."""
+        """One more square, at the same place in all channels."""
         side = min(max(round(sqrt(share * self.height * self.width)), 1), self.height, self.width)
         rows = covered(places(numbers[:, 0], side, self.height), side, self.height)
         columns = covered(places(numbers[:, 1], side, self.width), side, self.width)
@@ -51,15 +51,16 @@ class Corners:
         return torch.where(rows[:, None, :, None] & columns[:, None, None], torch.where(up, self.high, self.low), best)
 
     def take(self, rows: Tensor) -> None:
-        """Goes on with these samples only."""
+        """Drops the other samples."""
         self.low, self.high = self.low[rows], self.high[rows]
 
 
 class Windows:
-    """l2 and l1: what one window of the image has goes to another one, where a bump of two signs is added."""
+    """l2 and l1: the change inside one window moves to another window, plus a bump of two signs."""
 
-    def __init__(self, x: Tensor, eps: float, norm: str) -> None:
+    def __init__(self, x: Tensor, eps: float, norm: Norm) -> None:
         self.x, self.eps, self.norm, self.power = x, eps, norm, int(norm[1])
+        self.surface = Threat(eps if norm == "l2" else INSIDE * eps, norm)
         _, self.channels, self.height, self.width = x.shape
         self.bumps: dict[int, Tensor] = {}
         side = max(min(self.height, self.width) // TILES, 1)
@@ -80,7 +81,7 @@ class Windows:
         return self.finished(delta)
 
     def propose(self, best: Tensor, share: float, numbers: Tensor) -> Tensor:
-        """The second window's mass goes to the first."""
+        """The first window takes the norm of the second window."""
         side = max(round(sqrt(share * self.height * self.width)), SMALLEST_WINDOW)
         side = min(side + 1 - side % 2, self.height, self.width)
         delta = (best - self.x).flatten(2)
@@ -88,7 +89,7 @@ class Windows:
         in_both = delta - delta.scatter(2, first, 0).scatter(2, second, 0)
         old = delta.gather(2, first)
         new = self.bump(side, numbers[:, 4:5]) * sign(numbers[:, 5:, None]) + old / (self.size(old) + TINY)
-        free = (self.eps**self.power - BALLS[self.norm].size(delta) ** self.power).clamp(min=0)[:, None, None]
+        free = (self.eps**self.power - self.surface.size(delta) ** self.power).clamp(min=0)[:, None, None]
         mass = (free / self.channels + self.size(in_both) ** self.power) ** (1 / self.power)
         if self.norm == "l1":
             mass = mass * self.channels
@@ -96,18 +97,18 @@ class Windows:
         return self.finished(delta.scatter(2, second, 0).scatter(2, first, new).reshape(best.shape))
 
     def take(self, rows: Tensor) -> None:
-        """Goes on with these samples only."""
+        """Drops the other samples."""
         self.x = self.x[rows]
 
     def finished(self, delta: Tensor) -> Tensor:
-        """The image with this change, scaled (l2) or projected (l1) onto the surface of the ball."""
+        """The changed image, scaled (l2) or projected (l1) onto the surface of the ball."""
         if self.norm == "l1":
-            return BALLS["l1"].project(self.x + delta, self.x, INSIDE * self.eps)
-        scale = self.eps / (BALLS["l2"].size(delta) + TINY)
+            return self.surface.project(self.x + delta, self.x)
+        scale = self.eps / (self.surface.size(delta) + TINY)
         return (self.x + per_sample(scale, delta) * delta).clamp_(0, 1)
 
     def window(self, numbers: Tensor, side: int, delta: Tensor) -> Tensor:
-        """The pixels of each sample's window in all channels, as places in the flattened image."""
+        """The pixels of one window per sample, in all channels, as places in the flattened image."""
         reach = torch.arange(side, device=delta.device)
         rows = places(numbers[:, :1], side, self.height) + reach
         columns = places(numbers[:, 1:], side, self.width) + reach
@@ -115,7 +116,7 @@ class Windows:
         return pixels[:, None].expand(-1, self.channels, -1)
 
     def bump(self, side: int, numbers: Tensor) -> Tensor:
-        """A flattened bump for each sample, upright or lying."""
+        """One flattened bump per sample, upright or lying."""
         if side not in self.bumps:
             self.bumps[side] = two_signs(side, self.norm).to(self.x)
         bump = self.bumps[side]
@@ -126,15 +127,15 @@ class Windows:
         return values.norm(self.power, dim=2, keepdim=True)
 
 
-def two_signs(side: int, norm: str) -> Tensor:
+def two_signs(side: int, norm: Norm) -> Tensor:
     """A positive mound above a negative one, of size 1."""
     half = side // 2
     bump = torch.cat([mound(half, side, norm), -mound(side - half, side, norm)])
     return bump / bump.norm(int(norm[1]))
 
 
-def mound(height: int, width: int, norm: str) -> Tensor:
-    """A rectangle that rises in rings toward its middle, of size 1."""
+def mound(height: int, width: int, norm: Norm) -> Tensor:
+    """A rectangle of size 1 that rises in rings toward the middle."""
     rows = (torch.arange(height) - height // 2).abs()
     columns = (torch.arange(width) - width // 2).abs()
     ring = torch.maximum(rows[:, None], columns)
@@ -145,12 +146,12 @@ def mound(height: int, width: int, norm: str) -> Tensor:
 
 
 def places(numbers: Tensor, side: int, length: int) -> Tensor:
-    """Random places where a side fits into a length, the last one among them."""
+    """Random first pixels of a side inside a length, all equally likely."""
     return (numbers * (length - side + 1)).long().clamp(max=length - side)
 
 
 def covered(first: Tensor, side: int, length: int) -> Tensor:
-    """Which of the rows, or columns, a square that begins there covers."""
+    """Which rows, or columns, a square with this first row covers."""
     distance = torch.arange(length, device=first.device) - first[:, None]
     return (distance >= 0) & (distance < side)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from orat.cli.flags import add_command, read
-from orat.cli.tables import outlier_line, print_accuracy, print_json, say, shares
-from orat.core.numbers import whole
+from orat.cli.tables import decision_lines, print_accuracy, print_json, say, shares
+from orat.core.options import whole
 
 NOISE_RATE = 0.3
 TITLES = {"AT": "AT", "ORAT": "ORAT (automatic)", "ORAT-m": f"ORAT with m = {NOISE_RATE}"}
@@ -59,6 +59,7 @@ def show(results: dict[str, Any]) -> None:
     title = f"MNIST sample, {NOISE_RATE:.0%} of the training labels wrong, last epoch"
     print_accuracy(title, rows, first["eps"], first["norm"], first["examples"])
     for name in ("ORAT", "ORAT-m"):
-        say(f"{TITLES[name]}: {outlier_line(results[name]['outliers'])}")
+        for line in decision_lines(results[name]):
+            say(f"{TITLES[name]}: {line}")
     for name, result in results.items():
         say(f"{TITLES[name]:<20} {result['folder']}")

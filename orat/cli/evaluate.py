@@ -11,9 +11,8 @@ from orat.cli.cards import lines
 from orat.cli.flags import add_command, add_places, listed, read
 from orat.cli.tables import print_curve, print_json, print_report, say
 from orat.core.errors import InputError
-from orat.core.numbers import number, size, whole
-from orat.training.defaults import defaults_for
-from orat.training.run import read_run
+from orat.core.options import number, size, whole
+from orat.training.run import defaults_for, read_run
 
 if TYPE_CHECKING:
     from torch import nn
@@ -60,10 +59,10 @@ def run(arguments: Namespace) -> int:
     check_names(listed(arguments.attacks))
     subject = subject_of(arguments)
     plan = plan_of(arguments, subject)
-    check_curves(curves := listed(arguments.curves), plan.eps)
+    check_curves(curves := listed(arguments.curves), plan.threat)
     folder = Path(arguments.out) if arguments.out else report_folder(subject.reports, subject.model, subject.test, plan)
     report = examine(subject.model, subject.test, plan, folder, Display(), arguments.again)
-    drawn = write_curves(curves, subject.model, subject.test, plan.eps, plan.norm, plan.seed, folder, Display())
+    drawn = write_curves(curves, subject.model, subject.test, plan.threat, plan.seed, folder, Display())
     report["warnings"] += [warning for curve in drawn for warning in curve["warnings"]]
     if arguments.json:
         print_json(report | {"folder": str(folder)} | ({"curves": drawn} if drawn else {}))
@@ -128,10 +127,10 @@ def of_function(
 ) -> Subject:
     """The network that package.module:function returns, [0, 1] in, logits out, and the test images of a data set."""
     from orat.core.device import choose_device
-    from orat.models.external import load_foreign
+    from orat.models.external import load_external
 
     test = first_test_images(data, data_dir, image_size, examples)
-    model = load_foreign(function, weights, choose_device(device))
+    model = load_external(function, weights, choose_device(device))
     return Subject(model, test, defaults_for(data)["eps"], "linf", 0, EVALUATIONS)
 
 
@@ -151,11 +150,13 @@ def first_test_images(
 
 def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     """The attacks that the flags ask for."""
+    from orat.attacks.threat import Threat
     from orat.evaluation.report import Plan
 
+    radius: float = read(arguments, "eps", number, subject.eps)
+    threat = Threat(radius, arguments.norm or subject.norm)  # type: ignore[arg-type]  # which is checked
     return Plan(
-        eps=read(arguments, "eps", number, subject.eps),
-        norm=arguments.norm or subject.norm,
+        threat,
         attacks=listed(arguments.attacks),
         seed=read(arguments, "seed", whole, subject.seed),
         precision=arguments.precision,

@@ -10,12 +10,10 @@ from typing import Any, NoReturn
 
 from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import whole
-from orat.core.options import field_types, flag, literal, text_of
+from orat.core.options import field_types, flag, literal, text_of, whole
 from orat.methods import METHODS
-from orat.training.defaults import DEFAULTS
-from orat.training.run import Run
-from orat.training.text import methods_with
+from orat.training.run import DEFAULTS, Run
+from orat.training.text import method_class, methods_with
 
 GROUPS = {  # of the fields of a run, in the order of the help
     "data": ("data", "image_size", "labels", "validation", "augment"),
@@ -72,7 +70,7 @@ def unexpected(word: str, arguments: Namespace) -> InputError:
         return InputError(f"do not know what to do with {word!r}: flags start with --")
     if "texts" in arguments:
         method = arguments.texts.get("method")
-        if method is not None and method not in METHODS:
+        if method is not None and method not in METHODS and ":" not in method:
             return unknown("method", method, METHODS)
         if users := methods_with(name[2:].replace("-", "_")):
             wrong = ": give one of them as --method" if method is None else f", not for {method}: leave it out"
@@ -158,7 +156,7 @@ def add_method_flags(one: Parser, words: list[str]) -> None:
     known = {action.dest for action in one._actions}
     one.epilog = None if named_methods(words) else one.epilog
     for name in named_methods(words):
-        cls = METHODS[name]
+        cls = method_class(name)
         group = one.add_argument_group(f"method {name}")
         for field in fields(cls):
             if field.name not in known:
@@ -175,7 +173,7 @@ def named_methods(words: list[str]) -> list[str]:
     arguments, _ = first.parse_known_args(words)
     varied = [text.partition("=")[2] for text in arguments.several if text and text.startswith("method=")]
     names = [*arguments.method, *(name for text in varied for name in listed(text))]
-    return [name for name in dict.fromkeys(names) if name in METHODS]
+    return [name for name in dict.fromkeys(names) if name in METHODS or ":" in name]
 
 
 class Text(Action):

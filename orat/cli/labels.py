@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import Parser, add_command, add_places, read
 from orat.cli.tables import plain_table, print_json, print_table, say
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import number, whole
+from orat.core.options import number, whole
 
 if TYPE_CHECKING:
     from orat.curation.find import LabelIssues

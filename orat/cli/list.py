@@ -13,7 +13,7 @@ from orat.cli.flags import add_command
 from orat.cli.tables import plain_table, print_json, say
 from orat.core.console import Display
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import size
+from orat.core.options import size
 from orat.core.registry import plugins
 
 NOTES = {

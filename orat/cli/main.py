@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from argparse import Namespace
 
 from orat import __version__
 from orat.cli import demo, evaluate, labels, search, train
@@ -20,9 +21,7 @@ def main(words: list[str] | None = None) -> int:
     """Runs one command: exit code 0, 2 for an input error, 1 for a failed training, 130 after Ctrl-C."""
     goes_on = False
     try:
-        words = renamed(sys.argv[1:] if words is None else words)
-        arguments = parser(words[:1]).parse(words)
-        check_values(arguments)
+        arguments = parse(renamed(sys.argv[1:] if words is None else words))
         goes_on = arguments.goes_on
         return arguments.command(arguments)
     except InputError as error:
@@ -52,16 +51,18 @@ def disk_error(error: OSError) -> str:
     return f"{where}{error.strerror or error}"
 
 
-def parser(first: list[str]) -> Parser:
-    """The parser of all commands; a plug-in is imported only if its command comes first."""
+def parse(words: list[str]) -> Namespace:
+    """The arguments of a command line; a plug-in is imported only for its own command."""
     top = Parser(prog="orat", description="Train classifiers that withstand wrong labels and attacked inputs.")
     top.add_argument("--version", action="version", version=f"orat {__version__}", help="print the version")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
     for name, point in plugins("orat.commands").items():
-        if first == [name]:
+        if words[:1] == [name]:
             point.load()(commands)
         else:
             commands.add_parser(name, help=f"commands of the plug-in {point.module.partition('.')[0]}")
-    return top
+    arguments = top.parse(words)
+    check_values(arguments)
+    return arguments

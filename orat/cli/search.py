@@ -13,8 +13,7 @@ from rich.table import Table
 from orat.cli.flags import add_command, add_many, add_run_flags, assignment, at_once_of, read
 from orat.cli.tables import TITLES, percent, print_json, print_table, say
 from orat.core.errors import InputError
-from orat.core.numbers import whole
-from orat.core.options import flag, written
+from orat.core.options import flag, whole, written
 from orat.training.text import as_flags, declared_fields
 
 DOUBT = "validation labels may be wrong too: the table ranks settings and does not estimate accuracy"

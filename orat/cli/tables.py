@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from orat.core.numbers import in_pixels, radius, radius_label
+from orat.core.options import in_pixels, radius, radius_label
 
 TITLES = {
     "natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW",
     "autoattack": "AutoAttack", "autoattack-reference": "AutoAttack (reference)", "worst-case": "worst case",
 }  # fmt: skip
+
+NUMBER = re.compile(r"-|[\d,.]+ ?%?")
 
 
 def say(text: str) -> None:
@@ -121,11 +124,12 @@ def print_curve(curve: Mapping[str, Any]) -> None:
 def plain_table(title: str, titles: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
     """These columns of the rows: texts to the left, numbers to the right."""
     table = Table(title=escape(title) or None, title_justify="left", box=box.SIMPLE)
-    for name, heading in titles.items():
-        numbers = any(isinstance(row[name], int | float) for row in rows)
+    texts = [[f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in titles] for row in rows]
+    for place, heading in enumerate(titles.values()):
+        numbers = all(NUMBER.fullmatch(text[place]) for text in texts)
         table.add_column(heading, justify="right" if numbers else "left")
-    for row in rows:
-        table.add_row(*(escape(f"{row[name]:,}" if isinstance(row[name], int) else str(row[name])) for name in titles))
+    for text in texts:
+        table.add_row(*map(escape, text))
     return table
 
 
@@ -134,23 +138,20 @@ def shares(part: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in part.items() if name != "epoch"}
 
 
-def correction_line(found: Mapping[str, Any]) -> str:
-    """The number of relabeled samples; with the truth, how many of them rightly."""
-    changed = f"{found['changed']} of {found['of']} samples were relabeled in the last epoch"
-    if "rightly" not in found or not found["changed"]:
-        return f"{changed}."
-    return (
-        f"{changed}, {found['rightly']} of them with their true label ({found['precision']:.1%}); "
-        f"{found['rightly']} of {found['flipped']} wrong labels corrected, {found['harmed']} right labels changed."
-    )
-
-
-def outlier_line(found: Mapping[str, Any]) -> str:
-    """The number of removed samples; with the truth, precision and recall."""
-    removed = f"{found['cut']} of {found['of']} training samples were removed"
-    if not found.get("flipped") or not found["cut"]:
-        return f"{removed}."
-    return (
-        f"{removed}: precision {found['precision']:.1%}, recall {found['recall']:.1%} "
-        f"of the {found['flipped']} wrong labels."
-    )
+def decision_lines(result: Mapping[str, Any]) -> list[str]:
+    """The numbers of removed and relabeled samples; with the truth, precision and recall."""
+    lines, flagged, relabeled = [], result["outliers"], result["corrections"]
+    if flagged:
+        line = f"{flagged['cut']:,} of {flagged['of']:,} training samples were "
+        line += "removed or relabeled" if relabeled else "removed"
+        if flagged.get("flipped") and flagged["cut"]:
+            line += f": precision {flagged['precision']:.1%}, recall {flagged['recall']:.1%}"
+            line += f" of the {flagged['flipped']:,} wrong labels"
+        lines.append(f"{line}.")
+    if relabeled:
+        line = f"{relabeled['changed']:,} of {relabeled['of']:,} samples were relabeled in the last epoch"
+        if "rightly" in relabeled and relabeled["changed"]:
+            line += f", {relabeled['rightly']:,} of them with their true label ({relabeled['precision']:.1%})"
+            line += f"; {relabeled['harmed']:,} right labels were changed"
+        lines.append(f"{line}.")
+    return lines

@@ -9,7 +9,7 @@ from typing import Any
 
 from orat.cli.cards import title_of
 from orat.cli.flags import add_command, add_many, add_run_flags, assignment, at_once_of, listed
-from orat.cli.tables import correction_line, outlier_line, print_accuracy, print_json, say, shares
+from orat.cli.tables import decision_lines, print_accuracy, print_json, say, shares
 from orat.core.errors import InputError
 from orat.training.run import Run
 from orat.training.text import run_from
@@ -65,10 +65,8 @@ def print_result(run: Run, result: dict[str, Any], out: Path) -> None:
         print_accuracy(f"{run.data}, {title_of(run.method)}", rows, run.eps, run.norm, result["examples"])
     else:
         say(f"{run.data} has no test images; the accuracy on validation is in history.jsonl")
-    if result["outliers"]:
-        say(outlier_line(result["outliers"]))
-    if result["corrections"]:
-        say(correction_line(result["corrections"]))
+    for line in decision_lines(result):
+        say(line)
     say(f"run folder: {out}")
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that belong to a sample: they depend on seed, sample and draw, never on the batch or the device."""
+"""Random numbers per sample: a function of seed, sample and draw, whatever the batch and the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orat.core.types import Indices
 
 
 class Draws:
-    """One stream of random numbers for each sample of a batch; a draw gives every sample its own next numbers."""
+    """One stream of random numbers per sample of a batch; every draw advances all streams."""
 
     def __init__(self, keys: Indices, drawn: int = 0) -> None:
         self.keys = keys
@@ -20,63 +20,63 @@ class Draws:
 
     @classmethod
     def of(cls, seed: int, index: Indices) -> Draws:
-        """The streams of the samples with these places in their data set."""
+        """The streams of the samples with these places in the data set."""
         return cls(mixed(mixed((torch.full_like(index, seed) + 1) * GOLDEN) + index * GOLDEN))
 
     def take(self, rows: Tensor) -> Draws:
-        """The streams of some of the samples, from where they are now."""
+        """The streams of some samples, at their present position."""
         return Draws(self.keys[rows], self.drawn)
 
     def fork(self, number: int | Indices) -> Draws:
-        """Other streams of the same samples: one for each restart or target class."""
+        """New streams of the same samples, for example one per restart or target class."""
         return Draws(mixed(self.keys + (torch.as_tensor(number, device=self.keys.device) + 1) * GOLDEN))
 
     def uniform(self, shape: tuple[int, ...]) -> Tensor:
-        """Numbers strictly between 0 and 1, of this shape for every sample, in double precision."""
+        """Numbers strictly between 0 and 1 in double precision, of this shape per sample."""
         count = prod(shape)
         counter = torch.arange(self.drawn + 1, self.drawn + count + 1, device=self.keys.device)
         self.drawn += count
         bits = mixed(self.keys[:, None] + counter * GOLDEN)
-        return ((shifted(bits, 12).double() + 0.5) * 2.0**-52).reshape(-1, *shape)  # one digit more would round to 1
+        return ((shifted(bits, 12).double() + 0.5) * 2.0**-52).reshape(-1, *shape)  # one more bit would round to 1
 
 
-Source: TypeAlias = Generator | Draws
+Randomness: TypeAlias = Generator | Draws
 
 
-def source_of(given: Source | None, x: Tensor) -> Source:
-    """What to draw from where nothing is given: seed 0 and the place in the batch, so that no global state is used."""
+def randomness_of(given: Randomness | None, x: Tensor) -> Randomness:
+    """The given randomness; by default streams of seed 0 and the place in the batch, without global state."""
     return Draws.of(0, torch.arange(len(x), device=x.device)) if given is None else given
 
 
-def fork(source: Source, number: int | Indices) -> Source:
-    """Other streams, where each sample has its own; one generator for all goes on as it is."""
-    return source.fork(number) if isinstance(source, Draws) else source
+def fork(randomness: Randomness, number: int | Indices) -> Randomness:
+    """New streams for streams per sample; a generator stays the same."""
+    return randomness.fork(number) if isinstance(randomness, Draws) else randomness
 
 
-def take(source: Source, rows: Tensor) -> Source:
-    """The streams of some of the samples; one generator for all goes on as it is."""
-    return source.take(rows) if isinstance(source, Draws) else source
+def take(randomness: Randomness, rows: Tensor) -> Randomness:
+    """The streams of some samples; a generator stays the same."""
+    return randomness.take(rows) if isinstance(randomness, Draws) else randomness
 
 
-def uniform(x: Tensor, source: Source) -> Tensor:
+def uniform(x: Tensor, randomness: Randomness) -> Tensor:
     """Uniform numbers between 0 and 1 in the shape of x."""
-    if isinstance(source, Generator):
-        return torch.empty_like(x).uniform_(generator=source)
-    return torch.empty_like(x).copy_(source.uniform(x.shape[1:]))
+    if isinstance(randomness, Generator):
+        return torch.empty_like(x).uniform_(generator=randomness)
+    return torch.empty_like(x).copy_(randomness.uniform(x.shape[1:]))
 
 
-def normal(x: Tensor, source: Source) -> Tensor:
+def normal(x: Tensor, randomness: Randomness) -> Tensor:
     """Standard normal numbers in the shape of x."""
-    if isinstance(source, Generator):
-        return torch.empty_like(x).normal_(generator=source)
-    return torch.empty_like(x).copy_(sqrt(2) * torch.erfinv(2 * source.uniform(x.shape[1:]) - 1))
+    if isinstance(randomness, Generator):
+        return torch.empty_like(x).normal_(generator=randomness)
+    return torch.empty_like(x).copy_(sqrt(2) * torch.erfinv(2 * randomness.uniform(x.shape[1:]) - 1))
 
 
-def exponential(x: Tensor, source: Source) -> Tensor:
+def exponential(x: Tensor, randomness: Randomness) -> Tensor:
     """Exponential numbers of mean 1 in the shape of x."""
-    if isinstance(source, Generator):
-        return torch.empty_like(x).exponential_(generator=source)
-    return torch.empty_like(x).copy_(-source.uniform(x.shape[1:]).log())
+    if isinstance(randomness, Generator):
+        return torch.empty_like(x).exponential_(generator=randomness)
+    return torch.empty_like(x).copy_(-randomness.uniform(x.shape[1:]).log())
 
 
 # As int64, whose products wrap around.
@@ -85,12 +85,12 @@ MIXERS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 
 
 
 def mixed(bits: Tensor) -> Tensor:
-    """Every bit of the result depends on every bit given."""
+    """The output function of SplitMix64 (Steele, Lea, Flood, 2014)."""
     for shift, factor in MIXERS:
         bits = (bits ^ shifted(bits, shift)) * factor
     return bits ^ shifted(bits, 31)
 
 
 def shifted(bits: Tensor, by: int) -> Tensor:
-    """A shift to the right that brings in zeros, whatever the sign."""
+    """A logical shift to the right: zeros come in, whatever the sign."""
     return (bits >> by) & ((1 << (64 - by)) - 1)

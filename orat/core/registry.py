@@ -59,6 +59,13 @@ def plugins(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}
 
 
+def imported(package: str, places: Mapping[str, str], name: str) -> Any:
+    """A public name of a package, for its `__getattr__`: imported from its module at the first use."""
+    if name not in places:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return resolve_name(places[name])
+
+
 def resolve(spec: str) -> Any:
     """The object at `module:attribute`; the module is installed or in the current directory."""
     parts = SPEC.fullmatch(spec)

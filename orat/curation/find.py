@@ -15,9 +15,9 @@ from orat.core.errors import InputError
 from orat.core.types import Labels
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
-from orat.noise.judge import DOUBTED, RELIABLE, Verdict, judge
+from orat.methods.base import Decision
+from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed, judge
 from orat.noise.matrix import MIN_SAMPLES
-from orat.noise.truth import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
 from orat.training.run_folder import RunFolder
@@ -197,7 +197,7 @@ def saved_tensors(folder: Path, parts: Parts) -> dict[str, Tensor]:
     """The state and the cross-fitted predictions of a run; refuses data other than its training data."""
     files = RunFolder(folder)
     result, tensors = files.result() or {}, files.load_tensors("state")
-    if (folder / "predictions.safetensors").is_file():
+    if files.has_tensors("predictions"):
         tensors |= files.load_tensors("predictions")
     if "id" not in tensors:
         raise InputError(f"{folder} is from an incompatible version of orat: train it again")
@@ -208,11 +208,7 @@ def saved_tensors(folder: Path, parts: Parts) -> dict[str, Tensor]:
 
 def decision_of(tensors: Mapping[str, Tensor], labels: Labels) -> Tensor | None:
     """The labels that the method of a run removed or relabeled at the end; None for a method that does neither."""
-    keep, learned = tensors.get("keep"), tensors.get("labels")
-    if keep is None and learned is None:
-        return None
-    removed = torch.zeros_like(labels, dtype=torch.bool) if keep is None else ~keep
-    return removed if learned is None else removed | (learned != labels)
+    return Decision(tensors["keep"], tensors["labels"]).flagged(labels) if "keep" in tensors else None
 
 
 def saved_verdict(tensors: Mapping[str, Tensor], labels: Labels) -> Verdict | None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from orat.core.sample_table import SampleTable
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
-from orat.methods.base import Decision
+from orat.methods.base import Decision, SampleTable
 from orat.methods.ranked_range import Fold
 from orat.noise.judge import RELIABLE, Verdict, judge
 
@@ -88,7 +87,7 @@ class AutomaticRange(Fold):
         """Removes flagged samples, or relabels them where the verdict is confident."""
         verdict = self.verdict()
         flagged = verdict.flagged()
-        relabeled = flagged & (verdict.confidence > self.confidence) & may_relabel
+        relabeled = flagged & (verdict.confidence.float() > self.confidence) & may_relabel
         learned = ~flagged | relabeled
         self.weights.copy_(learned * (self.n / learned.sum()))
         self.relabeled.copy_(relabeled)

@@ -1,22 +1,20 @@
-"""Networks by name, each with its normalization inside: one network a file."""
+"""Networks by name, each with its normalization inside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from orat.core.errors import InputError
-
-if TYPE_CHECKING:
-    from torch import nn
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
+import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
-from orat.core.errors import unknown
+from orat.core.errors import InputError, unknown
 from orat.models.demo_cnn import DemoCNN
+from orat.models.layers import Normalize
 from orat.models.lenet import LeNet
 from orat.models.mlp import MLP
 from orat.models.quick_cnn import QuickCNN
@@ -24,7 +22,7 @@ from orat.models.resnet import resnet18, resnet34
 from orat.models.small_cnn import SmallCNN
 from orat.models.wide_resnet import WideResNet
 
-# Any wrn-DEPTH-WIDTH and any mlp-HIDDEN-HIDDEN-... can be built; those of the paper are listed.
+# All names wrn-DEPTH-WIDTH and mlp-HIDDEN-HIDDEN-... are valid; the paper's are listed.
 NAMES = (
     "lenet",
     "small_cnn",
@@ -47,38 +45,32 @@ def build(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> nn.Module:
-    """The model of this name for inputs of this shape, its weights drawn from `seed` alone."""
-    # Imported here because the command line reads NAMES for its help, which should not wait for torch.
-    import torch
-
-    from orat.models.catalog import network
-    from orat.models.layers import Normalize
-
+    """The network of this name behind its normalization, with weights drawn from `seed` alone."""
     if classes < 2:
-        raise InputError(f"a classifier of {classes} classes does not exist: give at least 2")
+        raise InputError(f"classes = {classes}: a classifier has at least 2 classes")
     if not shape or min(shape) < 1:
         raise InputError(
             f"inputs of shape {tuple(shape)} hold no values: give (channels, height, width) or (dimensions,)"
         )
     normalize = Normalize(_per_channel("mean", mean, 0.0, shape[0]), _per_channel("std", std, 1.0, shape[0]))
     with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed: it would also seed the GPUs, whose state is not put back.
+        # Not torch.manual_seed, which would also seed the GPUs, whose state is not restored.
         torch.default_generator.manual_seed(seed)
-        model = torch.nn.Sequential(normalize, network(name, shape, classes))
-    # As batches are laid out in memory: a third faster on a CPU. The stubs of torch do not know this form of `to`.
+        model = nn.Sequential(normalize, network(name, shape, classes))
+    # The memory format of batches: a third faster on a CPU. The stubs of torch lack this form of `to`.
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _per_channel(what: str, values: Sequence[float] | None, default: float, channels: int) -> Sequence[float]:
-    """These values, or the default, for each channel."""
+    """The given values or the default, one per channel."""
     if values is None:
         return (default,) * channels
     if len(values) != channels:
-        raise InputError(f"{what} has {len(values)} values for {channels} channels: give one a channel")
+        raise InputError(f"{what} has {len(values)} values for {channels} channels: give one per channel")
     return values
 
 
-# Each network of a fixed form, with the least height and width that leave it a pixel to look at.
+# Convolutional networks, with the least height and width that leave a pixel before the linear layers.
 CONVOLUTIONAL: dict[str, tuple[Callable[[tuple[int, int, int], int], nn.Module], int]] = {
     "lenet": (LeNet, 16),
     "small_cnn": (SmallCNN, 8),
@@ -91,7 +83,7 @@ WIDE_RESNET_LEAST = 8
 
 
 def network(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of this name for inputs of this shape, with random weights."""
+    """The network of this name, with random weights and without normalization."""
     if re.fullmatch(r"mlp(-[0-9]+)+", name):
         return MLP(prod(shape), _numbers(name), classes)
     if re.fullmatch(r"wrn-[0-9]+-[0-9]+", name):
@@ -112,7 +104,7 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 def _image_shape(name: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
-    """The shape as channels, height and width, where it is one and large enough for this network."""
+    """Channels, height and width; refuses shapes that are no images, and images too small for the network."""
     if len(shape) != 3:
         raise InputError(f"model {name!r} needs images, got inputs of shape {shape}: use mlp-64")
     channels, height, width = shape
@@ -122,3 +114,34 @@ def _image_shape(name: str, shape: tuple[int, ...], least: int) -> tuple[int, in
             "use larger images, or mlp-64"
         )
     return channels, height, width
+
+
+def operations_of(work: Callable[[], object]) -> int:
+    """The floating-point operations of the matrix products and convolutions in some work.
+
+    torch's FlopCounterMode has module hooks that prevent gradients by the input.
+    """
+    total = 0
+
+    class Operations(TorchDispatchMode):
+        """Sums torch's counts."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal total
+            result = func(*args, **(kwargs or {}))
+            if func.overloadpacket in flop_registry:
+                total += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            return result
+
+    with Operations():
+        work()
+    return total
+
+
+def forward_operations(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """The operations of a forward pass of one input; the mode of the network is restored."""
+    training = model.training
+    with torch.no_grad():
+        total = operations_of(lambda: model.eval()(torch.zeros(1, *shape)))
+    model.train(training)
+    return total

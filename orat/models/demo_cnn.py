@@ -6,7 +6,7 @@ from torch import nn
 
 
 class DemoCNN(nn.Sequential):
-    """Two convolutions with stride 2, then 512 hidden units: cheap, and with room to learn wrong labels by heart."""
+    """Two convolutions with stride 2, then 512 hidden units: fast, and large enough to memorize wrong labels."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         channels, height, width = shape

@@ -1,15 +1,17 @@
-"""Anybody's network, by RobustBench's contract: inputs in [0, 1], logits out, normalization inside."""
+"""A user's network: inputs in [0, 1], logits out, normalization inside, as in RobustBench."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
+import pkgutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import isclass, isfunction
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,11 +19,11 @@ from torch import nn
 from orat.core.errors import InputError, unknown
 from orat.models.weights import fit, one_line, read_weights
 
-CONTRACT = "give a function that is called without arguments and returns an nn.Module"
+CONTRACT = "give a function without arguments that returns an nn.Module"
 
 
-def load_foreign(spec: str, weights: Path | None, device: torch.device) -> nn.Module:
-    """The network that `package.module:function` or `file.py:function` builds, with these weights, in its own mode."""
+def load_external(spec: str, weights: Path | None, device: torch.device) -> nn.Module:
+    """The network of `package.module:function` or `path/file.py:function`, with these weights, in its own mode."""
     model = build(spec)
     if weights is not None:
         fit(model, read_weights(weights), f"{weights} does not fit the network of {spec}")
@@ -29,18 +31,15 @@ def load_foreign(spec: str, weights: Path | None, device: torch.device) -> nn.Mo
 
 
 def build(spec: str) -> nn.Module:
-    """What the function returns, if it is a network."""
+    """Calls the function of a name, and returns its network."""
     where, _, name = spec.rpartition(":")
     if not where or not name:
         raise InputError(f"model {spec!r} names no function: give package.module:function or path/to/file.py:function")
-    with told(f"importing {where}", "it must be possible to import it alone"):
-        module = from_file(Path(where)) if where.endswith(".py") else from_package(where)
-    function = getattr(module, name, None)
-    if function is None:
-        raise no_function(where, name, module)
+    with as_input_error(f"importing {where}", "check that Python can import it"):
+        function = from_file(Path(where), name) if where.endswith(".py") else from_package(where, name)
     if isinstance(function, nn.Module) or not callable(function):
         raise InputError(f"{spec} is a {type(function).__name__}, not a function: {CONTRACT}")
-    with told(spec, CONTRACT):
+    with as_input_error(spec, CONTRACT):
         model = function()
     if not isinstance(model, nn.Module):
         raise InputError(f"{spec} returns a {type(model).__name__}, not a network: {CONTRACT}")
@@ -48,8 +47,8 @@ def build(spec: str) -> nn.Module:
 
 
 @contextmanager
-def told(what: str, advice: str) -> Iterator[None]:
-    """Turns what anybody's code may raise, and a script that exits when imported, into one line."""
+def as_input_error(what: str, advice: str) -> Iterator[None]:
+    """Turns any error of a user's code, and a script that exits when imported, into one line."""
     try:
         yield
     except InputError:
@@ -58,44 +57,51 @@ def told(what: str, advice: str) -> Iterator[None]:
         raise InputError(f"{what} fails with {type(error).__name__}: {one_line(error)}; {advice}") from error
 
 
-def from_file(file: Path) -> ModuleType:
-    """The module in this file, which may import its neighbors, as when run as a script."""
+def from_file(file: Path, name: str) -> Any:
+    """The attribute of a file, which may import its neighbors, as when run as a script."""
     if not file.is_file():
         raise InputError(f"there is no file {file}: give path/to/file.py:function")
     make_importable(file.parent)
-    name = f"orat_foreign_{file.stem}"  # not the bare stem: a script may be called like a module in use
-    found = importlib.util.spec_from_file_location(name, file)
-    assert found is not None  # since it ends in .py
+    module_name = f"orat_external_{file.stem}"  # with a prefix, since a script may have the name of a module in use
+    found = importlib.util.spec_from_file_location(module_name, file)
+    assert found is not None  # since the name ends in .py
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module  # where dataclasses look up their module
+    sys.modules[module_name] = module  # where dataclasses look up their module
     found.loader.exec_module(module)
-    return module
+    try:
+        return attrgetter(name)(module)
+    except AttributeError:
+        raise no_function(str(file), name, module) from None
 
 
-def from_package(where: str) -> ModuleType:
-    """The module of this name, installed or in the current directory."""
+def from_package(where: str, name: str) -> Any:
+    """The attribute of a module, installed or in the current directory."""
     make_importable(Path.cwd())
     try:
-        return importlib.import_module(where)
+        return pkgutil.resolve_name(f"{where}:{name}")
     except ModuleNotFoundError as error:
         if not f"{where}.".startswith(f"{error.name}."):
-            raise  # found, but it imports another that is not
+            raise  # an import inside of the module fails
         raise InputError(
             f"there is no module {where!r}, installed or in {Path.cwd()}: "
             f"install it, go to its folder, or give path/to/file.py:function"
         ) from None
+    except AttributeError:
+        if where not in sys.modules:
+            raise  # by the module itself
+        raise no_function(where, name, sys.modules[where]) from None
 
 
 def make_importable(folder: Path) -> None:
-    """Puts a folder first where Python looks, for good: a network may import when it runs."""
+    """Puts a folder first on Python's path, for good: a network may import modules when it runs."""
     path = str(folder.resolve())
     if path not in sys.path:
         sys.path.insert(0, path)
 
 
 def no_function(where: str, name: str, module: ModuleType) -> InputError:
-    """The error for a name that is not in a module, with the nearest that it defines."""
+    """The error for an unknown attribute, with the most similar function of the module."""
     own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__}
     names = [key for key, value in own.items() if isfunction(value) or isclass(value)]
     if not names:

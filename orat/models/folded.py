@@ -1,8 +1,7 @@
-"""A network as an attack sees it: in evaluation mode, nothing to learn, and as few operations as will do.
+"""A folded network: a copy in evaluation mode with fewer operations, for attacks to search on.
 
-Batch normalization is folded into the convolution before it, dropout is left out, convolutions of few channels are
-matrix products, which a GPU is made for, and numbers of channels are what its tensor cores take. It gives the
-network's own answers, up to rounding.
+Batch normalization is folded into the convolution before it, and dropout is left out. Convolutions of few channels
+become matrix products, and channels are padded to the sizes of tensor cores. Logits are equal up to rounding.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from orat.models.folded_layers import ALIGNED, Cast, Convolution, Narrow, Patches, Product
 from orat.models.layers import Dropout, Normalize
@@ -26,97 +26,114 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Form:
-    """What a replica is made like, and what brings its tensors up to date."""
+    """The settings of a folded network, and the functions that update its tensors."""
 
     dtype: torch.dtype
-    pools: bool  # whether convolutions of few channels take in the pooling after them
+    pools: bool  # whether convolutions of few channels include the pooling after them
     links: list[Refresh] = field(default_factory=list)
 
 
-class Replica(nn.Module):
-    """The mirror of a network; `refresh` brings it up to date after the network has learned.
+class Folded(nn.Module):
+    """The folded copy of a network; `refresh` takes over new weights.
 
-    With `pools`, it is one to compile for a GPU: elsewhere torch's own pooling is quicker, several times so on a GPU.
+    `pools` is for copies that are compiled for a GPU; without compilation, torch's own pooling is faster.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, pools: bool = False) -> None:
         super().__init__()
         form = Form(dtype, pools)
         self.links = form.links
-        self.network = mirrored(model, form)
+        self.network = fold(model, form)
         self.eval().requires_grad_(False)
         self.answers = at_least_single(dtype)
         self.refresh()
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Takes over what the network has learned since."""
+        """Takes over weights and statistics of the network."""
         for link in self.links:
             link()
 
     def forward(self, x: Tensor) -> Tensor:
+        """The logits, in single precision at least."""
         logits: Tensor = self.network(x)
         return logits.to(self.answers)
 
 
+class OneSize(nn.Module):
+    """A folded network, compiled for batches of one size; smaller batches are padded."""
+
+    def __init__(self, folded: Folded, size: int) -> None:
+        super().__init__()
+        self.folded, self.size = folded, size
+        self.quick = quickened(folded.forward)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits."""
+        if len(x) > self.size:
+            return torch.cat([self(part) for part in x.split(self.size)])
+        whole = functional.pad(x, (0, 0) * (x.dim() - 1) + (0, self.size - len(x)))
+        return self.quick(whole)[: len(x)]
+
+
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """The precision of what a half would spoil: statistics, and the logits."""
+    """The precision of statistics and logits, which half precision would spoil."""
     return torch.promote_types(dtype, torch.float32)
 
 
-def mirrored(module: nn.Module, form: Form) -> nn.Module:
-    """A module that computes the same in evaluation mode, with links that bring its tensors up to date."""
+def fold(module: nn.Module, form: Form) -> nn.Module:
+    """A module with the same outputs in evaluation mode, with links that update its tensors."""
     if isinstance(module, Normalize):
         return nn.Sequential(copied(module, at_least_single(form.dtype), form.links), Cast(form.dtype))
     if isinstance(module, Dropout):
         return nn.Identity()
     if convolves(module):
-        return convolution(module, None, form)
+        return fold_convolution(module, None, form)
     if computes_as(module, nn.Linear) and module.out_features % ALIGNED:
-        return product(module, form)
+        return fold_linear(module, form)
     if computes_as(module, nn.Sequential):
-        return nn.Sequential(*chained(list(module.children()), form))
+        return nn.Sequential(*fold_chain(list(module.children()), form))
     kept = at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype
     twin = copied(module, kept, form.links)
-    twin._modules = {name: mirrored(child, form) for name, child in module.named_children()}
+    twin._modules = {name: fold(child, form) for name, child in module.named_children()}
     return twin
 
 
 def computes_as(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
-    """Whether this is a layer of torch's as torch computes it: what derives from one may compute anything."""
+    """Whether a layer computes as torch's own class; a derived class may compute anything."""
     return isinstance(module, kind) and type(module).forward is kind.forward
 
 
-def chained(modules: list[nn.Module], form: Form) -> list[nn.Module]:
-    """The mirrors of modules that follow each other; a convolution takes in what it can of those after it."""
-    mirrors = []
+def fold_chain(modules: list[nn.Module], form: Form) -> list[nn.Module]:
+    """The folded modules of a sequence; a convolution includes the normalization and pooling after it."""
+    result = []
     while modules:
         first, *modules = modules
         if not convolves(first):
-            mirrors.append(mirrored(first, form))
+            result.append(fold(first, form))
             continue
         norm = modules[0] if modules and keeps_statistics(modules[0]) else None
         modules = modules if norm is None else modules[1:]
         side = pooled(first, modules[0]) if modules and form.pools else 1
         modules = modules[1:] if side > 1 else modules
-        mirrors.append(convolution(first, norm, form, side))
-    return aligned(mirrors)
+        result.append(fold_convolution(first, norm, form, side))
+    return aligned(result)
 
 
 def convolves(module: nn.Module) -> TypeGuard[nn.Conv2d]:
-    """Whether this is a convolution with zeros around the image."""
+    """Whether a module is a convolution with zero padding."""
     if not computes_as(module, nn.Conv2d) or type(module)._conv_forward is not nn.Conv2d._conv_forward:
         return False
     return module.padding_mode == "zeros"
 
 
 def keeps_statistics(module: nn.Module) -> TypeGuard[nn.BatchNorm2d]:
-    """Whether this normalizes by statistics that it keeps."""
+    """Whether a module normalizes by running statistics."""
     return computes_as(module, nn.BatchNorm2d) and module.running_mean is not None
 
 
 def pooled(layer: nn.Module, then: nn.Module) -> int:
-    """The side of the squares that a pooling takes the largest of, if the mirror of a convolution can do it; else 1."""
+    """The side of a max-pooling that the folded convolution can include; else 1."""
     if not (isinstance(layer, nn.Conv2d) and computes_as(then, nn.MaxPool2d) and by_patches(layer)):
         return 1
     side = then.kernel_size
@@ -126,21 +143,21 @@ def pooled(layer: nn.Module, then: nn.Module) -> int:
     return side if all((size - 1) % side == 0 for size in layer.kernel_size) else 1
 
 
-def aligned(mirrors: list[nn.Module]) -> list[nn.Module]:
-    """The same with channels for tensor cores: those too many are zero, and cut off where they would be seen."""
+def aligned(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules with channels padded for tensor cores; the extra channels are 0, and removed before other layers."""
     result, extra = list[nn.Module](), 0
-    for mirror in mirrors:
-        if isinstance(mirror, Convolution) and not mirror.grouped:
-            extra = mirror.widen(extra)
-        elif extra and not any(computes_as(mirror, kind) for kind in (nn.ReLU, nn.MaxPool2d, nn.Identity)):
+    for module in modules:
+        if isinstance(module, Convolution) and not module.grouped:
+            extra = module.widen(extra)
+        elif extra and not any(computes_as(module, kind) for kind in (nn.ReLU, nn.MaxPool2d, nn.Identity)):
             result.append(Narrow(extra))
             extra = 0
-        result.append(mirror)
+        result.append(module)
     return [*result, Narrow(extra)] if extra else result
 
 
 def copied(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Module:
-    """A shallow copy with tensors of its own."""
+    """A shallow copy with its own tensors."""
     twin = module.__new__(type(module))
     twin.__dict__ = dict(vars(module))
     for kind in ("_parameters", "_buffers"):
@@ -155,20 +172,20 @@ def copied(module: nn.Module, dtype: torch.dtype, links: list[Refresh]) -> nn.Mo
 
 
 def by_patches(layer: nn.Conv2d) -> bool:
-    """Whether a convolution is mirrored by a product of patches: one of few channels, and nothing special."""
+    """Whether a convolution becomes a product of patches: few channels, no groups, dilation or stride."""
     plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.stride == (1, 1)
     return plain and layer.in_channels < FEW and isinstance(layer.padding, tuple)
 
 
-def convolution(layer: nn.Conv2d, norm: nn.BatchNorm2d | None, form: Form, pool: int = 1) -> nn.Module:
-    """The mirror of a convolution and, if there are such, the normalization and the pooling after it."""
-    mirror = Patches(layer, form.dtype, pool) if by_patches(layer) else Convolution(layer, form.dtype)
-    form.links.append(lambda: mirror.update(*folded(layer, norm)))
-    return mirror
+def fold_convolution(layer: nn.Conv2d, norm: nn.BatchNorm2d | None, form: Form, pool: int = 1) -> nn.Module:
+    """One module for a convolution and, where given, the normalization and the pooling after it."""
+    folded = Patches(layer, form.dtype, pool) if by_patches(layer) else Convolution(layer, form.dtype)
+    form.links.append(lambda: folded.update(*folded_weights(layer, norm)))
+    return folded
 
 
-def folded(layer: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tensor]:
-    """Weight and bias of one convolution that does what a convolution and its normalization do."""
+def folded_weights(layer: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tensor]:
+    """Weight and bias of one convolution that equals a convolution and its normalization."""
     weight = layer.weight
     bias = torch.zeros_like(weight[:, 0, 0, 0]) if layer.bias is None else layer.bias
     if norm is None:
@@ -182,19 +199,19 @@ def folded(layer: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tenso
     return weight * scale[:, None, None, None], bias * scale + shift
 
 
-def product(layer: nn.Linear, form: Form) -> nn.Module:
-    """The mirror of a linear layer whose outputs are no multiple of what tensor cores take."""
-    mirror = Product(layer, form.dtype)
+def fold_linear(layer: nn.Linear, form: Form) -> nn.Module:
+    """A linear layer with outputs padded for tensor cores."""
+    folded = Product(layer, form.dtype)
     bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
-    form.links.append(lambda: mirror.update(layer.weight, bias))
-    return mirror
+    form.links.append(lambda: folded.update(layer.weight, bias))
+    return folded
 
 
 def as_it_is(function: Any) -> Any:
-    """Does not compile."""
+    """The function itself, not compiled."""
     return function
 
 
 def quickened(function: Any) -> Any:
-    """Compiled for the shapes at hand, with more than one way tried for each kernel."""
+    """The function, compiled for fixed shapes, with several variants of each kernel tried."""
     return torch.compile(function, dynamic=False, options={"max_autotune_pointwise": True})

@@ -1,4 +1,4 @@
-"""The layers of a replica: nothing to learn, given weights, and sizes that tensor cores take."""
+"""The layers of a folded network: weights are given, and sizes are padded for tensor cores."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ALIGNED = 8  # channels and columns that tensor cores want a multiple of
+ALIGNED = 8  # tensor cores take multiples of so many channels and columns
 
 
 class Cast(nn.Module):
-    """Gives its input another precision."""
+    """Converts its input to another precision."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Convolution(nn.Module):
         self.register_buffer("bias", layer.weight.new_zeros(layer.out_channels, dtype=dtype))
 
     def widen(self, inputs: int) -> int:
-        """Takes so many more channels, to be ignored, and gives some more, all zero; returns how many."""
+        """Ignores some extra inputs, adds outputs of 0 for tensor cores, and returns the number of added outputs."""
         outputs = -self.outputs % ALIGNED
         if inputs or outputs:
             wider = functional.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
@@ -66,7 +66,7 @@ class Convolution(nn.Module):
 
 
 class Product(nn.Module):
-    """A linear layer with some more outputs, which are cut off again."""
+    """A linear layer, computed with padded outputs."""
 
     weight: Tensor
     bias: Tensor
@@ -90,7 +90,7 @@ class Product(nn.Module):
 class Patches(nn.Module):
     """A convolution of few channels as one product of all patches with a matrix.
 
-    With a pooling, a patch is as large as what a square of it looks at, and the matrix gives all places of the square.
+    With a pooling, a patch covers all inputs of one pooling square, and the matrix computes all places of the square.
     """
 
     weight: Tensor
@@ -128,9 +128,9 @@ class Patches(nn.Module):
 
 
 class Gather(torch.autograd.Function):
-    """Images -> the patch at each place, (n, rows, columns, values); back, each pixel sums its places in them.
+    """Images -> the patch at each place, (n, rows, columns, values).
 
-    Patches are `stride` apart, and their sides are multiples of it.
+    Patches are `stride` apart, and their sides are multiples of the stride.
     """
 
     @staticmethod
@@ -145,7 +145,7 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
-        """Patches are made of blocks of stride x stride pixels: an image of the first block of each, the second..."""
+        """Patches consist of blocks of stride x stride pixels: sums the images of all first, second, ... blocks."""
         n, channels, height, width = ctx.shape
         side, (_, rows, columns, values) = ctx.stride, gradient.shape
         high, wide = (size // side for size in ctx.size)

@@ -1,4 +1,4 @@
-"""Normalization as a layer, so that everything outside of the model lives in [0, 1]."""
+"""Layers of our networks: normalization inside of the network, and dropout with its own random numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orat.core.types import Images
 
 
 class Normalize(nn.Module):
-    """Subtracts the mean and divides by the standard deviation of each channel, or of each coordinate of points."""
+    """Subtracts the mean and divides by the standard deviation of each channel, or of each feature of points."""
 
     mean: Tensor
     std: Tensor
@@ -22,7 +22,7 @@ class Normalize(nn.Module):
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         if len(mean) != len(std):
-            raise InputError(f"mean has {len(mean)} values and std has {len(std)}: give one of each a channel")
+            raise InputError(f"mean has {len(mean)} values and std has {len(std)}: give one of each per channel")
         if not all(value > 0 for value in std):
             raise InputError(f"std is {tuple(std)}: every value must be above 0")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
@@ -33,18 +33,21 @@ class Normalize(nn.Module):
         return (x - self.mean.view(per_channel)) / self.std.view(per_channel)
 
 
-BITS = 24  # of a random number that are compared with the share to keep
+BITS = 24  # of a random number, compared with the share to keep
 
 
 class Dropout(nn.Module):
-    """Sets a share p of the values to 0 in training and enlarges the others."""
+    """Sets a share p of the values to 0 in training and scales the rest up.
+
+    Random numbers depend on the number of former calls alone, so that a checkpoint can hold them.
+    """
 
     asked: Tensor
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-        self.register_buffer("asked", torch.zeros((), dtype=torch.int64), persistent=False)  # no weight of the network
+        self.register_buffer("asked", torch.zeros((), dtype=torch.int64), persistent=False)  # not a weight
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
@@ -56,13 +59,13 @@ class Dropout(nn.Module):
 
 
 def dropouts(model: nn.Module) -> list[Dropout]:
-    """Every dropout of a network."""
+    """All dropouts of a network."""
     return [module for module in model.modules() if isinstance(module, Dropout)]
 
 
 @contextmanager
 def nothing_dropped(*models: nn.Module) -> Iterator[None]:
-    """No dropout of these networks does anything meanwhile; all else in them goes on as in training."""
+    """Switches all dropouts of the networks off; other layers stay in their modes."""
     active = [module for model in models for module in dropouts(model) if module.training]
     for module in active:
         module.training = False

@@ -1,4 +1,4 @@
-"""A small network that learns images in few epochs: what scouts are, where that costs less than the run's."""
+"""A small network that learns images in few epochs, for scout networks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-WIDTHS = 64, 128, 256  # from one halving of the size to the next
-SMALL = 1e-3  # variance below which a difference counts for little
+WIDTHS = 64, 128, 256  # channels after each halving of the size
+SMALL = 1e-3  # added to variances, so that nearly constant differences stay small
 
 
 class QuickCNN(nn.Sequential):
-    """Differences of neighbors, six convolutions with batch norm, the size halved after every other, largest values.
+    """Differences of neighbors, then six convolutions with batch norm and three poolings, then global max-pooling.
 
-    Convolutions start as what they are given goes on through them, beside others of random weights.
+    Convolutions start as the identity on their input channels, beside channels of random weights.
     """
 
-    rate: ClassVar[float] = 0.1  # that it learns best at, with this decay of weights
+    rate: ClassVar[float] = 0.1  # the best learning rate, with this weight decay
     decay: ClassVar[float] = 5e-4
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
@@ -32,12 +32,12 @@ class QuickCNN(nn.Sequential):
 
 
 class Differences(nn.Module):
-    """Means and differences of channels and neighbors, of the same variance each, their positive and negative parts.
+    """Means and differences of channels and neighbors, with equal variances, as positive and negative parts.
 
-    Cosines over channels and 2x2 patches are about the principal components of any images.
+    Cosines over channels and 2x2 patches are close to the principal components of most images.
     """
 
-    of_each: ClassVar[int] = 8  # channel, so many values
+    of_each: ClassVar[int] = 8  # outputs per input channel
     filters: Tensor
 
     def __init__(self, channels: int) -> None:
@@ -53,10 +53,10 @@ class Differences(nn.Module):
 
 
 class Largest(nn.Module):
-    """The largest value of each channel, by its place.
+    """The largest value of each channel, with the gradient at its place.
 
-    torch's pooling of this kind adds up gradients in any order on a GPU. By `amax` they would go where the value is met
-    again, and compiled, in a half, it may be met nowhere.
+    On a GPU, torch's adaptive max-pooling sums gradients in random order. `amax` compares values again for the
+    gradient, and may find no equal value when compiled in half precision.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -64,20 +64,20 @@ class Largest(nn.Module):
 
 
 class Scaled(nn.Linear):
-    """A linear layer of small outputs: largest values of many would be sure of anything at first."""
+    """A linear layer with outputs divided by 4: largest values would give extreme logits at first."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) / 4
 
 
 def cosines(size: int) -> Tensor:
-    """The orthonormal cosines of so many values: their mean first, then ever finer differences."""
+    """The orthonormal cosines of `size` values: the mean first, then finer and finer differences."""
     rows = [[cos(pi * row * (2 * column + 1) / (2 * size)) for column in range(size)] for row in range(size)]
     return functional.normalize(torch.tensor(rows), dim=1)
 
 
 def convolution(channels: int, width: int, *pooling: nn.Module) -> list[nn.Module]:
-    """A 3x3 convolution that keeps the size, with batch norm, and pooling before it if there is any."""
+    """A 3x3 convolution, pooling if given, batch norm and ReLU."""
     layer = nn.Conv2d(channels, width, 3, padding=1, bias=False)
     nn.init.dirac_(layer.weight[: min(channels, width)])
     return [layer, *pooling, nn.BatchNorm2d(width), nn.ReLU()]

@@ -1,4 +1,4 @@
-"""Residual networks for small images: the first convolution keeps the size, and nothing pools after it."""
+"""Residual networks for small images: the first convolution keeps the size, without pooling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDTHS = (64, 128, 256, 512)
 
 
 class ResNet(nn.Sequential):
-    """ResNet (He et al., 2016) of basic blocks; `units` says how many blocks each of the four widths has."""
+    """ResNet (He et al., 2016) of basic blocks; `units` is the number of blocks of each width."""
 
     def __init__(self, channels: int, classes: int, units: tuple[int, int, int, int]) -> None:
         blocks: list[nn.Module] = []
@@ -30,7 +30,7 @@ class ResNet(nn.Sequential):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions beside a shortcut: the identity, or a 1x1 convolution where the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()

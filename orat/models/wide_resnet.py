@@ -10,8 +10,8 @@ from orat.core.errors import InputError
 class WideResNet(nn.Sequential):
     """Wide ResNet (Zagoruyko and Komodakis, 2016): pre-activation blocks in three groups, `widen` times as wide.
 
-    Depth 6n+4 counts the first convolution and those of the three shortcuts, 6n+2 (Madry et al., 2018) the first
-    convolution and the linear layer: wrn-34-10 and Madry's wrn-32-10 are one network, of five blocks a group.
+    Depth 6n+4 counts the first convolution and the three shortcuts, depth 6n+2 (Madry et al., 2018) the first
+    convolution and the linear layer: wrn-34-10 and Madry's wrn-32-10 are the same network.
     """
 
     def __init__(self, channels: int, classes: int, depth: int, widen: int) -> None:
@@ -36,7 +36,7 @@ class WideResNet(nn.Sequential):
 
 
 class PreactivationBlock(nn.Module):
-    """Two 3x3 convolutions, each after its normalization and ReLU, beside a shortcut."""
+    """Two 3x3 convolutions, each after normalization and ReLU, beside a shortcut."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class PreactivationBlock(nn.Module):
 
 
 def blocks_a_group(depth: int) -> int:
-    """How many blocks a group has, in either way of counting the depth."""
+    """The number of blocks per group, for both ways of counting the depth."""
     counted = {4: (depth - 4) // 6, 2: (depth - 2) // 6}.get(depth % 6, 0)
     if counted < 1:
         raise InputError(f"a wide ResNet of depth {depth} does not exist: take 6n+4 (28, 34, ...) or 6n+2 (32, ...)")

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from orat.core.errors import InputError
 from orat.core.types import Labels
-from orat.noise.matrix import MAX_NOISE, ClassScores, estimate_noise
-from orat.noise.posterior import bin_count, right_predictions, wrong_probabilities
+from orat.noise.matrix import MAX_NOISE, ClassScores, bin_count, estimate_noise, right_predictions, wrong_probabilities
 
 DOUBTED = 0.5  # probability of a wrong label above which a label is flagged
 RELIABLE = 0.5  # reliability below which no label is flagged
@@ -24,6 +23,7 @@ MARGIN_WEIGHT = 0.2  # of the margin beside the log-odds of a wrong label, in th
 SUM_TOLERANCE = 1e-3  # of the probabilities of one sample
 LOG_ZERO = -1e9  # stands for the logarithm of a probability of zero
 Z95 = 1.96  # standard errors of a 95 % interval
+LOST = 0.02  # share of a class, at or below which the samples left are too few to learn the class
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,3 +176,47 @@ def limited(flags: Tensor, score: Tensor, labels: Labels, noise: Tensor) -> Tens
             flags[group] = False
             flags[group[score[group].topk(most).indices]] = True
     return flags
+
+
+def found_removed(removed: Tensor, wrong: Tensor | None) -> dict[str, int | float | None]:
+    """The number of removed samples; with the mask of wrong labels also precision and recall."""
+    size = int(removed.sum())
+    found: dict[str, int | float | None] = {"cut": size, "of": len(removed)}
+    if wrong is None:
+        return found
+    hits, flipped = int((removed.to(wrong.device) & wrong).sum()), int(wrong.sum())
+    return found | {"flipped": flipped, "flipped_and_cut": hits} | rates(hits, size, flipped)
+
+
+def found_corrections(learned: Labels, given: Labels, truth: Labels | None) -> dict[str, Any]:
+    """The number of changed labels; with the true labels also precision, recall and the right labels made wrong."""
+    learned = learned.to(given.device)
+    changed = learned != given
+    size = int(changed.sum())
+    found: dict[str, Any] = {"changed": size, "of": len(given)}
+    if truth is None:
+        return found
+    wrong, rightly = given != truth, int((changed & (learned == truth)).sum())
+    flipped, harmed = int(wrong.sum()), int((changed & ~wrong).sum())
+    return found | {"rightly": rightly, "harmed": harmed, "flipped": flipped} | rates(rightly, size, flipped)
+
+
+def rates(hits: int, found: int, wrong: int) -> dict[str, float | None]:
+    """Precision and recall; None where nothing is found, or nothing is wrong."""
+    return {"precision": hits / found if found else None, "recall": hits / wrong if wrong else None}
+
+
+def lost_classes(removed: Tensor, labels: Labels) -> list[int]:
+    """The classes of which nearly every sample is removed."""
+    kept = labels[~removed.to(labels.device)]
+    before, left = (part.bincount(minlength=int(labels.max()) + 1) for part in (labels, kept))
+    return ((before > 0) & (left <= LOST * before)).nonzero().flatten().tolist()
+
+
+def area(score: Tensor, wrong: Tensor) -> float | None:
+    """The area under the ROC curve: the probability that a wrong label scores above a right one, ties counting half."""
+    high, low = score[wrong], score[~wrong].sort().values
+    if not len(high) or not len(low):
+        return None
+    below, up_to = (torch.searchsorted(low, high, right=right).double() for right in (False, True))
+    return float((below + up_to).mean() / (2 * len(low)))

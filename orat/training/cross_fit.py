@@ -17,20 +17,18 @@ from torch import Tensor, nn
 from orat.core.console import SILENT, Display
 from orat.core.device import choose_device
 from orat.core.losses import cross_entropy
-from orat.core.sample_table import SampleTable
 from orat.core.types import Batch, Labels, Logits, PerSample, Scalar
 from orat.data.loader import Loader, loader
 from orat.methods.automatic import MEMORY
-from orat.methods.base import Scouts
+from orat.methods.base import SampleTable, Scouts
 from orat.models.layers import nothing_dropped, seed_dropout
 from orat.noise.judge import judge
-from orat.training.engine import Eager, execution
+from orat.training.engine import Eager, Views, execution
 from orat.training.learner import Learner, warm
 from orat.training.loop import fit
 from orat.training.observers import Lines
 from orat.training.run import Run
 from orat.training.setup import MOST_EPOCHS, Parts, Plan, check_folds, groups_of, plan_for
-from orat.training.views import Views
 
 WARMUP = 0.5  # epochs in which the rate rises
 JUDGED_EVERY = 3  # epochs between two verdicts during cross-fitting

@@ -1,19 +1,24 @@
-"""How a training step is executed: as Python comes to it. A CUDA graph is the other way."""
+"""Two axes of a training step: how it is executed, and the form of the network that it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor, nn
 
+from orat.attacks.base import FoldedSight, Sight
+from orat.core.device import able
 from orat.core.errors import InputError, unknown
 from orat.core.types import Scalar
 from orat.data.loader import Ticket
+from orat.models.folded import Folded, OneSize, as_it_is, quickened
 
 KINDS = ("auto", "plain", "folded", "recorded", "compiled")
 ON_GPU = ("recorded", "compiled")
+FORMS = ("plain", "folded", "compiled")  # of a network
 WORTH_COMPILING = 4000  # steps: in fewer, compiling takes longer than it saves
 
 TrainStep = Callable[..., Scalar]  # a ticket's parts -> the loss
@@ -63,3 +68,78 @@ def execution(kind: str, device: torch.device, steps: int, at_most: bool = False
     if at_most and kind == "compiled" and steps < WORTH_COMPILING:
         kind = "recorded"
     return Execution(kind)
+
+
+@dataclass(frozen=True)
+class View:
+    """One network as a step uses it; without a sight, attacks search on the network itself."""
+
+    model: nn.Module
+    sight: Sight | None = None
+
+
+class Views:
+    """The forms of one network: one for usual steps, which may be compiled, and one for all others."""
+
+    def __init__(self, model: nn.Module, form: str, precision: str, attacked: bool = True) -> None:
+        device = next(model.parameters()).device
+        self.model, self.form, self.attacked = model, form, attacked
+        half = form != "plain" and takes_halves(precision, device)
+        self.attack_type = torch.bfloat16 if half else torch.float32
+        self.wrapped = Mixed(model) if half and device.type == "cuda" else model
+        self.found: OneSize | None = None  # the last compiled searcher
+        self.build()
+
+    def build(self) -> None:
+        """Makes the views of the present form."""
+        self.other = self.view(as_it_is)
+        self.usual = self.view(quickened) if self.form == "compiled" else self.other
+
+    def view(self, quick: Callable[..., Any]) -> View:
+        """One view, compiled by `quick`."""
+        folded = self.form != "plain" and self.attacked
+        sight = FoldedSight(self.model, self.attack_type, quick) if folded else None
+        return View(quick(self.wrapped), sight)
+
+    def at(self, usual: bool) -> View:
+        """The view for a step, with its sight to be refreshed."""
+        view = self.usual if usual else self.other
+        if view.sight is not None:
+            view.sight.stale = True
+        return view
+
+    def stop_compiling(self) -> None:
+        """Goes on without compiled forms."""
+        self.form = "folded"
+        self.build()
+
+    def searcher(self, size: int) -> nn.Module | None:
+        """The network as it is now in a quicker form to search on, in batches of one size; None without folding."""
+        if self.form == "plain":
+            return None
+        if self.form == "folded":
+            return Folded(self.model, self.attack_type)
+        if self.found is None or self.found.size != size:
+            self.found = OneSize(Folded(self.model, self.attack_type, pools=True), size)
+        self.found.folded.refresh()
+        return self.found
+
+
+class Mixed(nn.Module):
+    """A network with matrix products and convolutions in bfloat16, and all else in float32."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            logits: Tensor = self.network(x)
+        return logits.float()
+
+
+def takes_halves(precision: str, device: torch.device) -> bool:
+    """Whether attacks run in bfloat16: on a CPU only on request and with hardware support."""
+    if precision == "auto":
+        return device.type == "cuda"
+    return precision == "mixed" and able(device, torch.bfloat16)

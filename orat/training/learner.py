@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD
-from orat.attacks.adversary import Adversary
+from orat.attacks import PGD, Adversary, Threat
 from orat.core.errors import TrainingError
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
 from orat.models.layers import dropouts, seed_dropout
+from orat.training.engine import Views
 from orat.training.run import Run
-from orat.training.views import Views
 
 DROP = 0.1  # factor of the learning rate at a milestone
 
@@ -169,8 +168,8 @@ class RunLearner(Learner):
         run = self.run
         view = self.form.at(usual=len(batch.y) == self.batch_size and self.radius == 1)
         size = run.attack_step_size * self.radius
-        pgd = PGD(run.eps * self.radius, run.attack_steps, size, run.norm, run.attack_start, mode=run.attack_mode)
-        adversary = Adversary(pgd, view.model, self.generator, view.sight)
+        pgd = PGD(run.attack_steps, step_size=size, start=run.attack_start, mode=run.attack_mode)
+        adversary = Adversary(pgd, Threat(run.eps * self.radius, run.norm), view.model, self.generator, view.sight)
         return run.method.loss(Step(view.model, batch, adversary, self.state, self.epoch))
 
     def pace(self, progress: float) -> None:

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import suite
+from orat.attacks import Threat
 from orat.core.console import Bar, Display
 from orat.core.errors import TrainingError
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate, predict
 from orat.methods.base import State
-from orat.noise.judge import RELIABLE
-from orat.noise.truth import found_corrections, lost_classes
+from orat.noise.judge import RELIABLE, found_corrections, lost_classes
 from orat.training.loop import EpochDone, Event, StepDone
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, weights
@@ -79,8 +78,8 @@ class Validate(Observer):
         event.record["validation"] = {}
         if self.held_out is None:
             return
-        attacks = suite(self.run.eps, self.run.norm, [VALIDATION_ATTACK])
-        accuracy = evaluate(self.model, self.held_out, attacks, self.run.seed)
+        threat = Threat(self.run.eps, self.run.norm)
+        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], threat, self.run.seed)
         event.record["validation"] = accuracy
         if accuracy[VALIDATION_ATTACK] >= self.score:
             self.epoch, self.score, self.weights = event.epoch, accuracy[VALIDATION_ATTACK], weights(self.model)

@@ -19,8 +19,7 @@ from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, relabel
 from orat.methods.base import Scouts, Setting
 from orat.models import catalog as models
-from orat.models.catalog import CONVOLUTIONAL
-from orat.models.operations import forward_operations
+from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.run import Run

@@ -12,7 +12,7 @@ from orat.methods import METHODS
 from orat.training.run import Run
 
 if TYPE_CHECKING:
-    from orat.methods import Method
+    from orat.methods.base import Method
 
 Texts = Mapping[str, str | None]  # by the names of the fields of a run and of its method
 
@@ -23,14 +23,22 @@ def run_from(texts: Texts) -> Run:
     name = given.get("method")
     if name is None:
         raise InputError(f"--method is not given: choose one of {', '.join(METHODS)}")
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    cls = METHODS[name]
+    cls = method_class(name)
     own = {field.name for field in (*fields(Run), *fields(cls))}
     if strangers := [field for field in given if field not in own]:
         raise not_of(strangers[0], name)
     method = cls(**values(cls, given))
     return Run(method=method, **values(Run, {field: text for field, text in given.items() if field != "method"}))
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a method by its name, or at module:attribute."""
+    from orat.methods.base import Method  # here, because it imports torch
+
+    cls = METHODS.load(name)
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise InputError(f"{name} is no training method: give a subclass of orat.Method")
+    return cls
 
 
 def values(cls: type, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import suite
+from orat.attacks import Threat, suite
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
-from orat.core.numbers import radius
+from orat.core.options import radius
 from orat.data.loader import Loader, ResidentLoader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
 from orat.models.layers import dropouts
-from orat.noise.truth import found_corrections, found_removed
+from orat.noise.judge import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution
 from orat.training.first_weights import load_first, origin_words
@@ -291,5 +291,5 @@ class Session:
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
-        attacks = suite(self.run.eps, self.run.norm)
-        return evaluate(model, self.parts.test, attacks, self.run.seed, self.display, searchers)
+        threat = Threat(self.run.eps, self.run.norm)
+        return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import number
+from orat.core.options import number
 
 KEYS = ("data", "eps", "noise", "rate", "method", "model", "k", "m")  # the fields that identify a cell
 

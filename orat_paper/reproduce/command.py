@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import add_command, add_many, at_once_of, listed, read
 from orat.cli.tables import print_json, say
 from orat.core.errors import InputError, unknown
-from orat.core.numbers import wholes
+from orat.core.options import wholes
 
 if TYPE_CHECKING:
     from orat_paper.reproduce.artifacts import Artifact

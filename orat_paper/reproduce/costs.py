@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from orat.methods import ST, AoRR
-from orat.models.catalog import build
-from orat.models.operations import forward_operations
+from orat.models.catalog import build, forward_operations
 from orat.training.setup import ATTACKED, LEARNED
 from orat_paper.reproduce.settings import Trial
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orat.core.errors import InputError
-from orat.core.numbers import number
+from orat.core.options import number
 from orat.methods import AT, GAIRAT, MAIL, ORAT, RAA, ST, WMMR, AoRR, Method
 from orat.training.run import Run
 from orat_paper.authors import AuthorsAoRR, AuthorsORAT

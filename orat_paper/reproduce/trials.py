@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from orat.attacks import Threat
 from orat.cli.evaluate import first_test_images
 from orat.core.console import SILENT, Bar, Display
 from orat.core.device import choose_device, commit, hardware
@@ -187,7 +188,7 @@ def attack(trials: Sequence[Trial], execution: Execution) -> None:
         execution.display.line(f"AutoAttack, {number} of {len(waiting)}: {trial.cell.words()}, {weights} epoch")
         model = load_model(trial.folder, weights, str(execution.where))
         test = first_test_images(run.data, execution.data_dir, run.image_size, None)
-        plan = Plan(run.eps, run.norm, (AUTOATTACK,), run.seed)
+        plan = Plan(Threat(run.eps, run.norm), (AUTOATTACK,), run.seed)
         folder, searchers = report_file(trial.folder, weights).parent, execution.searchers(model, test)
         if searchers and compiled_for != run.model:  # torch keeps eight forms of a function, too few for two networks
             torch.compiler.reset()

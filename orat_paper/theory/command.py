@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import add_command, read
 from orat.cli.tables import print_json, say
 from orat.core.errors import InputError
-from orat.core.numbers import whole
+from orat.core.options import whole
 
 if TYPE_CHECKING:
     from rich.table import Table

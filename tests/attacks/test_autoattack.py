@@ -11,16 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orat.attacks import PGD
-from orat.attacks.apgd import APGD
-from orat.attacks.autoattack import STANDARD, AutoAttack
-from orat.attacks.balls import BALLS
-from orat.attacks.carlini_wagner import CarliniWagner
-from orat.attacks.fab import FAB
-from orat.attacks.pgd import Attack, wrong
+from orat.attacks import APGD, FAB, PGD, Attack, AutoAttack, CarliniWagner, Square, Threat
+from orat.attacks.autoattack import STANDARD
+from orat.attacks.base import wrong
 from orat.attacks.reference import NAMES, AutoAttackReference, kept_trace
-from orat.attacks.square import Square
 from orat.attacks.suite import ATTACKS
+from orat.attacks.threat import NORMS, Norm
 from orat.core.errors import InputError
 from orat.core.random import Draws
 from orat.data.catalog import load
@@ -36,7 +32,7 @@ QUICK = {
 PAIRS = [
     (name, norm)
     for name in ATTACKS
-    for norm in sorted(BALLS)
+    for norm in NORMS
     if name != "autoattack-reference" and (name != "cw-l2" or norm == "l2")
 ]
 
@@ -66,7 +62,7 @@ def subject(request: pytest.FixtureRequest) -> tuple[nn.Module, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     for _ in range(4):
         for batch in torch.randperm(len(x), generator=generator).split(64):
-            adv = PGD(0.1, 3, 0.05)(model, x[batch], y[batch], generator)
+            adv = PGD(3, step=0.5)(model, x[batch], y[batch], 0.1, generator)
             optimizer.zero_grad()
             functional.cross_entropy(model(adv), y[batch]).backward()
             optimizer.step()
@@ -81,25 +77,26 @@ def subject(request: pytest.FixtureRequest) -> tuple[nn.Module, Tensor, Tensor]:
 @pytest.mark.parametrize(
     ("subject", "norm"), [("conv-8", "linf"), ("conv-8", "l2"), ("mlp-32", "l1")], indirect=["subject"]
 )
-def test_robust_accuracy_equals_the_references(subject: tuple[nn.Module, Tensor, Tensor], norm: str) -> None:
+def test_robust_accuracy_equals_the_references(subject: tuple[nn.Module, Tensor, Tensor], norm: Norm) -> None:
     """To a sample, since both are random; in l1, where samples depend most on the start, two may change places."""
     model, x, y = subject
-    ours = wrong(model, AutoAttack(RADII[norm], norm)(model, x, y), y)
-    theirs = wrong(model, AutoAttackReference(RADII[norm], norm)(model, x, y), y)
+    threat = Threat(RADII[norm], norm)
+    ours = wrong(model, AutoAttack()(model, x, y, threat), y)
+    theirs = wrong(model, AutoAttackReference()(model, x, y, threat), y)
     assert 0.2 < ours.float().mean() < 0.8
     assert abs(ours.sum() - theirs.sum()) <= 1
     assert (ours != theirs).sum() <= (2 if norm == "l1" else 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("name", "tolerance"), [("apgd-ce", 2), ("apgd-t", 1), ("fab-t", 0), ("square", 3)])
 def test_every_part_breaks_as_many_as_the_references(
-    subject: tuple[nn.Module, Tensor, Tensor], norm: str, name: str, tolerance: int
+    subject: tuple[nn.Module, Tensor, Tensor], norm: Norm, name: str, tolerance: int
 ) -> None:
     """FAB is not random; Square may break more, since its squares reach the last row."""
     model, x, y = subject
-    attack = STANDARD[name](RADII[norm], norm)
+    attack = STANDARD[name]
     reference = pyautoattack.AutoAttack(model, eps=RADII[norm], norm=NAMES[norm], seed=0)
     reference.attacks_to_run = [name]
     if name == "square":
@@ -107,24 +104,23 @@ def test_every_part_breaks_as_many_as_the_references(
     with torch.random.fork_rng(), warnings.catch_warnings(), kept_trace():
         warnings.simplefilter("ignore")
         adv, _ = reference.run_standard_evaluation(x, y, batch_size=len(x))
-    ours, theirs = wrong(model, attack(model, x, y), y), wrong(model, adv, y)
+    ours, theirs = wrong(model, attack(model, x, y, Threat(RADII[norm], norm)), y), wrong(model, adv, y)
     assert (theirs & ~ours).sum() <= tolerance
     assert ours.sum() - theirs.sum() <= tolerance * (2 if name == "square" else 1)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_the_parts_and_their_settings_are_those_of_the_standard_version(norm: str) -> None:
-    parts = AutoAttack(0.1, norm).parts
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_parts_and_their_settings_are_those_of_the_standard_version(norm: Norm) -> None:
+    parts = AutoAttack().parts
     reference = pyautoattack.AutoAttack(nn.Flatten(), eps=0.1, norm=NAMES[norm])
     assert list(parts) == reference.attacks_to_run
     apgd, targeted, fab, square = parts.values()
-    assert (apgd.loss, apgd.steps, apgd.restarts) == ("ce", reference.apgd.n_iter, reference.apgd.n_restarts)
+    assert (apgd.loss, apgd.steps, apgd.restarts_in(norm)) == ("ce", reference.apgd.n_iter, reference.apgd.n_restarts)
     assert (targeted.loss, targeted.steps) == ("dlr-targeted", reference.apgd_targeted.n_iter)
-    assert targeted.restarts == reference.apgd_targeted.n_restarts
-    assert targeted.targets == reference.apgd_targeted.n_target_classes
+    assert targeted.restarts_in(norm) == reference.apgd_targeted.n_restarts
+    assert targeted.targets_in(norm) == reference.apgd_targeted.n_target_classes
     assert (fab.steps, fab.targets) == (reference.fab.n_iter, reference.fab.n_target_classes)
     assert square.queries == reference.square.n_queries
-    assert {(part.eps, part.norm) for part in parts.values()} == {(0.1, norm)}
 
 
 class QuickAutoAttack(AutoAttack):
@@ -132,13 +128,13 @@ class QuickAutoAttack(AutoAttack):
 
     @property
     def parts(self) -> dict[str, Attack]:
-        return {name: quick(name, self.eps, self.norm) for name in STANDARD}
+        return {name: quick(name) for name in STANDARD}
 
 
-def quick(name: str, eps: float, norm: str) -> Attack:
+def quick(name: str) -> Attack:
     """The attack of this name with few steps."""
-    attack = ATTACKS[name](eps, norm)
-    return QuickAutoAttack(eps, norm) if name == "autoattack" else replace(attack, **QUICK[type(attack)])
+    attack = ATTACKS[name]
+    return QuickAutoAttack() if name == "autoattack" else replace(attack, **QUICK[type(attack)])
 
 
 @pytest.fixture(scope="module")
@@ -171,15 +167,15 @@ PLANE_RADII = {"linf": 0.04, "l2": 0.15, "l1": 0.4}
 
 @pytest.mark.parametrize(("name", "norm"), PAIRS)
 def test_a_sample_meets_the_same_fate_in_any_batch(
-    plane: tuple[nn.Module, Tensor, Tensor], name: str, norm: str
+    plane: tuple[nn.Module, Tensor, Tensor], name: str, norm: Norm
 ) -> None:
     model, x, y = plane[0], plane[1][:12], plane[2][:12]
-    attack = quick(name, PLANE_RADII[norm], norm)
+    attack, threat = quick(name), Threat(PLANE_RADII[norm], norm)
     before = torch.get_rng_state()
 
     def broken(size: int) -> Tensor:
         index = torch.arange(100, 100 + len(x)).split(size)
-        advs = [attack(model, x[rows - 100], y[rows - 100], Draws.of(7, rows)) for rows in index]
+        advs = [attack(model, x[rows - 100], y[rows - 100], threat, Draws.of(7, rows)) for rows in index]
         return wrong(model, torch.cat(advs), y)
 
     whole = broken(len(x))
@@ -189,12 +185,12 @@ def test_a_sample_meets_the_same_fate_in_any_batch(
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_what_any_part_breaks_the_whole_breaks(plane: tuple[nn.Module, Tensor, Tensor], norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_what_any_part_breaks_the_whole_breaks(plane: tuple[nn.Module, Tensor, Tensor], norm: Norm) -> None:
     model, x, y = plane[0], plane[1][:60], plane[2][:60]
-    whole = quick("autoattack", PLANE_RADII[norm], norm)
-    union = torch.stack([wrong(model, part(model, x, y), y) for part in whole.parts.values()]).any(0)
-    assert torch.equal(wrong(model, whole(model, x, y), y), union)
+    whole, threat = quick("autoattack"), Threat(PLANE_RADII[norm], norm)
+    union = torch.stack([wrong(model, part(model, x, y, threat), y) for part in whole.parts.values()]).any(0)
+    assert torch.equal(wrong(model, whole(model, x, y, threat), y), union)
 
 
 @pytest.mark.parametrize(
@@ -206,22 +202,23 @@ def test_what_any_part_breaks_the_whole_breaks(plane: tuple[nn.Module, Tensor, T
         pytest.param(2, "l1", 0.1, marks=pytest.mark.slow),
     ],
 )
-def test_what_a_fine_grid_breaks_is_broken(classes: int, norm: str, eps: float) -> None:
+def test_what_a_fine_grid_breaks_is_broken(classes: int, norm: Norm, eps: float) -> None:
     model, x, y = fitted(classes, (2,))
     x, y = x[:30], y[:30]
     line = torch.linspace(-eps, eps, 101, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)
-    grid = grid[BALLS[norm].size(grid) <= eps]
+    threat = Threat(eps, norm)
+    grid = grid[threat.size(grid) <= eps]
     around = (x[:, None] + grid).clamp(0, 1)
     breakable = (model(around.flatten(0, 1)).argmax(1).reshape(len(x), -1) != y[:, None]).any(1)
     assert 0.1 < breakable.double().mean() < 0.9
-    broken = wrong(model, AutoAttack(eps, norm)(model, x, y), y)
+    broken = wrong(model, AutoAttack()(model, x, y, threat), y)
     assert bool(broken[breakable].all())
 
 
 def test_the_reference_refuses_what_it_cannot_attack() -> None:
     points, labels = torch.rand((3, 2), generator=torch.Generator().manual_seed(0)), torch.zeros(3, dtype=torch.long)
     with pytest.raises(InputError, match="attacks images, not points"):
-        AutoAttackReference(0.1)(nn.Linear(2, 5), points, labels)
+        AutoAttackReference()(nn.Linear(2, 5), points, labels, 0.1)
     with pytest.raises(InputError, match="needs 4 classes or more, here are 3"):
-        AutoAttackReference(0.1)(nn.Sequential(nn.Flatten(), nn.Linear(2, 3)), points.reshape(3, 1, 1, 2), labels)
+        AutoAttackReference()(nn.Sequential(nn.Flatten(), nn.Linear(2, 3)), points.reshape(3, 1, 1, 2), labels, 0.1)

@@ -10,9 +10,9 @@ import torch
 from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 
-from orat.attacks.balls import BALLS
-from orat.attacks.carlini_wagner import CarliniWagner
+from orat.attacks import CarliniWagner, Threat
 
+FAR = Threat(1.0, "l2")
 QUICK = {"steps": 80, "search_steps": 3, "initial_constant": 0.1}
 
 
@@ -43,7 +43,7 @@ def trained(classes: int, shape: tuple[int, ...] = (6,)) -> tuple[nn.Module, Ten
 
 
 def distances(adv: Tensor, x: Tensor) -> Tensor:
-    return BALLS["l2"].size(adv - x)
+    return Threat(1.0, "l2").size(adv - x)
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((4,), torch.float64), ((1, 2, 2), torch.float32)])
@@ -56,9 +56,7 @@ def test_the_nearest_point_of_a_linear_model_is_its_foot_on_the_hyperplane(
     foot = x - (gap / weight.square().sum())[:, None] * weight
     assert foot.min() > 0
     assert foot.max() < 1
-    adv = CarliniWagner(1.0, steps=300, search_steps=6).nearest(
-        linear(weight, bias), x.reshape(3, *shape), (gap > 0).long()
-    )
+    adv = CarliniWagner(steps=300, search_steps=6).nearest(linear(weight, bias), x.reshape(3, *shape), (gap > 0).long())
     assert adv.shape == (3, *shape)
     assert adv.dtype == dtype
     assert torch.allclose(adv.flatten(1), foot, atol=0.01)
@@ -68,9 +66,7 @@ def test_the_nearest_point_of_a_linear_model_is_its_foot_on_the_hyperplane(
 def test_confidence_moves_the_hyperplane() -> None:
     weight = torch.tensor([1.0, -1.0])
     x = torch.tensor([[0.4, 0.5]])
-    adv = CarliniWagner(1.0, steps=300, search_steps=6, confidence=0.2).nearest(
-        linear(weight, 0.0), x, torch.tensor([0])
-    )
+    adv = CarliniWagner(steps=300, search_steps=6, confidence=0.2).nearest(linear(weight, 0.0), x, torch.tensor([0]))
     assert distances(adv, x).item() == pytest.approx(0.3 / 2**0.5, rel=0.01)
 
 
@@ -82,7 +78,7 @@ def test_distances_equal_foolboxs(classes: int) -> None:
     x, y = x[right][:40], y[right][:40]
     attack = foolbox.attacks.L2CarliniWagnerAttack(binary_search_steps=6, steps=150)
     theirs, _, _ = attack(foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu"), x, y, epsilons=None)
-    ours = CarliniWagner(1.0, steps=150, search_steps=6).nearest(model, x, y)
+    ours = CarliniWagner(steps=150, search_steps=6).nearest(model, x, y)
     assert bool((model(ours).argmax(1) != y).all())
     assert torch.allclose(distances(ours, x), distances(theirs, x), rtol=0.02, atol=5e-4)
     assert distances(ours, x).mean() <= 1.02 * distances(theirs, x).mean()
@@ -92,7 +88,7 @@ def test_distances_equal_foolboxs(classes: int) -> None:
 def test_a_point_is_adversarial_within_eps_or_left_alone(shape: tuple[int, ...]) -> None:
     model, x, y = trained(5, shape)
     x, y = x[:60], y[:60]
-    adv = CarliniWagner(0.06, **QUICK)(model, x, y)
+    adv = CarliniWagner(**QUICK)(model, x, y, Threat(0.06, "l2"))
     broken = model(adv).argmax(1) != y
     moved = distances(adv, x) > 0
     assert adv.min() >= 0
@@ -100,7 +96,7 @@ def test_a_point_is_adversarial_within_eps_or_left_alone(shape: tuple[int, ...])
     assert distances(adv, x).max() <= 0.06
     assert 0.05 < moved.double().mean() < 0.95
     assert bool(broken[moved].all())
-    nearest = distances(CarliniWagner(0.06, **QUICK).nearest(model, x, y), x)
+    nearest = distances(CarliniWagner(**QUICK).nearest(model, x, y), x)
     assert torch.equal(moved, (nearest > 0) & (nearest <= 0.06))
 
 
@@ -108,27 +104,27 @@ def test_a_point_is_adversarial_within_eps_or_left_alone(shape: tuple[int, ...])
 def test_a_sample_meets_the_same_fate_in_any_batch(classes: int) -> None:
     model, x, y = trained(classes)
     x, y = x[:6], y[:6]
-    attack = CarliniWagner(1.0, **QUICK)
-    alone = torch.cat([attack(model, x[i : i + 1], y[i : i + 1]) for i in range(len(x))])
+    attack = CarliniWagner(**QUICK)
+    alone = torch.cat([attack(model, x[i : i + 1], y[i : i + 1], FAR) for i in range(len(x))])
     assert (distances(alone, x) > 0).sum() > 3
-    assert torch.allclose(attack(model, x, y), alone, atol=1e-9)
+    assert torch.allclose(attack(model, x, y, FAR), alone, atol=1e-9)
 
 
 def test_what_is_wrong_by_itself_is_returned_as_it_is() -> None:
     model, x, _ = trained(2)
     wrong = 1 - model(x[:20]).argmax(1)
-    assert torch.equal(CarliniWagner(1.0).nearest(model, x[:20], wrong), x[:20])
+    assert torch.equal(CarliniWagner().nearest(model, x[:20], wrong), x[:20])
 
 
 def test_what_cannot_be_broken_is_returned_as_it_is() -> None:
     model = linear(torch.tensor([1.0, 1.0]), -3.0)
     x = torch.tensor([[0.2, 0.9], [0.0, 1.0]])
-    assert torch.equal(CarliniWagner(9.0, **QUICK).nearest(model, x, torch.tensor([0, 0])), x)
+    assert torch.equal(CarliniWagner(**QUICK).nearest(model, x, torch.tensor([0, 0])), x)
 
 
 def test_corners_of_the_images_can_be_left() -> None:
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    attack = CarliniWagner(1.0, steps=500, search_steps=5, initial_constant=0.1)
+    attack = CarliniWagner(steps=500, search_steps=5, initial_constant=0.1)
     adv = attack.nearest(linear(torch.tensor([1.0, 1.0]), -1.2), x, torch.tensor([0, 0, 0]))
     assert torch.allclose(distances(adv, x), torch.tensor([1.2 / 2**0.5, 0.2, 0.2]), rtol=0.02)
 
@@ -140,7 +136,7 @@ def test_the_model_and_the_random_state_are_left_alone() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     chance = torch.get_rng_state()
     x = torch.rand((5, 4), generator=torch.Generator().manual_seed(0)).requires_grad_()
-    adv = CarliniWagner(1.0, **QUICK)(model, x, torch.zeros(5, dtype=torch.long))
+    adv = CarliniWagner(**QUICK)(model, x, torch.zeros(5, dtype=torch.long), FAR)
     assert not adv.requires_grad
     assert x.grad is None
     assert torch.equal(chance, torch.get_rng_state())
@@ -153,15 +149,16 @@ def test_the_model_and_the_random_state_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: CarliniWagner(0.1, "linf"), "minimizes the l2 distance; in an linf ball use cw or cw-margin"),
-        (lambda: CarliniWagner(0.1, "l3"), "unknown norm 'l3'"),
-        (lambda: CarliniWagner(-0.1), "eps = -0.1"),
-        (lambda: CarliniWagner(0.1, steps=0), "steps = 0"),
-        (lambda: CarliniWagner(0.1, search_steps=0), "search_steps = 0"),
-        (lambda: CarliniWagner(0.1, learning_rate=0.0), "learning_rate = 0.0"),
-        (lambda: CarliniWagner(0.1, initial_constant=float("nan")), "initial_constant = nan"),
-        (lambda: CarliniWagner(0.1, confidence=-1.0), "confidence = -1.0"),
-        (lambda: CarliniWagner(0.1)(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long()), "by 255"),
+        (lambda: CarliniWagner(steps=0), "steps = 0"),
+        (lambda: CarliniWagner(search_steps=0), "search_steps = 0"),
+        (lambda: CarliniWagner(learning_rate=0.0), "learning_rate = 0.0"),
+        (lambda: CarliniWagner(initial_constant=float("nan")), "initial_constant = nan"),
+        (lambda: CarliniWagner(confidence=-1.0), "confidence = -1.0"),
+        (lambda: CarliniWagner()(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long(), FAR), "by 255"),
+        (
+            lambda: CarliniWagner()(nn.Linear(2, 2), torch.rand(1, 2), torch.zeros(1).long(), 0.1),
+            "minimizes the l2 distance; in an linf ball use cw or cw-margin",
+        ),
     ],
 )
 def test_nonsense_is_refused_in_one_line(build: Callable[[], object], words: str) -> None:

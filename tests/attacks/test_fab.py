@@ -11,9 +11,9 @@ from pyautoattack.fab_pt import FABAttack_PT
 from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 
-from orat.attacks.balls import BALLS
-from orat.attacks.fab import FAB
-from orat.attacks.pgd import wrong
+from orat.attacks import FAB, Threat
+from orat.attacks.base import wrong
+from orat.attacks.threat import NORMS, Norm
 from orat.core.losses import margin
 
 NAMES = {"linf": "Linf", "l2": "L2", "l1": "L1"}
@@ -31,11 +31,11 @@ def linear(weight: Tensor, bias: float, classes: int = 2) -> nn.Module:
     return model.requires_grad_(False)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize(("shape", "dtype"), [((8,), torch.float64), ((2, 2, 2), torch.float32)])
 def test_a_point_is_broken_exactly_when_the_border_is_within_eps(
-    norm: str, classes: int, shape: tuple[int, ...], dtype: torch.dtype
+    norm: Norm, classes: int, shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(8, generator=generator).to(dtype)
@@ -47,37 +47,37 @@ def test_a_point_is_broken_exactly_when_the_border_is_within_eps(
     assert 0.01 < eps < 0.3
     model = nn.Sequential(nn.Flatten(), plane)
     x = x.reshape(80, *shape)
-    adv = FAB(eps, norm, steps=50)(model, x, y)
+    adv = FAB(steps=50)(model, x, y, Threat(eps, norm))
     broken = wrong(model, adv, y)
     assert bool(broken[distance < 0.999 * eps].all())
     assert not bool(broken[distance > 1.0001 * eps].any())
     assert torch.equal(adv[~broken], x[~broken])
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_the_border_of_the_images_is_part_of_the_problem(norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_border_of_the_images_is_part_of_the_problem(norm: Norm) -> None:
     """Weights (2, 1), the first coordinate at its border: only the second can move, and has to go farther."""
     x = torch.tensor([[1.0, 0.2]], dtype=torch.float64)
     model = linear(torch.tensor([2.0, 1.0], dtype=torch.float64), -2.5)
     y = torch.tensor([0])
-    assert wrong(model, FAB(0.31, norm)(model, x, y), y).item()
-    assert not wrong(model, FAB(0.29, norm)(model, x, y), y).item()
+    assert wrong(model, FAB()(model, x, y, Threat(0.31, norm)), y).item()
+    assert not wrong(model, FAB()(model, x, y, Threat(0.29, norm)), y).item()
 
 
 def test_what_no_point_of_the_images_breaks_is_returned_as_it_is() -> None:
     model = linear(torch.tensor([1.0, 1.0]), -3.0)
     x = torch.tensor([[0.2, 0.9], [0.0, 1.0]])
-    for norm in BALLS:
-        assert torch.equal(FAB(1.0, norm)(model, x, torch.tensor([0, 0])), x)
+    for norm in NORMS:
+        assert torch.equal(FAB()(model, x, torch.tensor([0, 0]), Threat(1.0, norm)), x)
 
 
 def test_a_model_without_slope_is_left_alone() -> None:
     x = torch.tensor([[0.2, 0.9], [0.0, 1.0]])
-    for norm in BALLS:
-        assert torch.equal(FAB(1.0, norm)(linear(torch.zeros(2), -1.0, 3), x, torch.tensor([0, 0])), x)
+    for norm in NORMS:
+        assert torch.equal(FAB()(linear(torch.zeros(2), -1.0, 3), x, torch.tensor([0, 0]), Threat(1.0, norm)), x)
 
 
-def reference(model: nn.Module, norm: str, eps: float, steps: int, targets: int = 9) -> FABAttack_PT:
+def reference(model: nn.Module, norm: Norm, eps: float, steps: int, targets: int = 9) -> FABAttack_PT:
     return FABAttack_PT(
         model, norm=NAMES[norm], eps=eps, n_iter=steps, n_target_classes=targets, targeted=True, device="cpu"
     )
@@ -89,21 +89,21 @@ def perturbed(attack: FABAttack_PT, x: Tensor, y: Tensor) -> Tensor:
         return attack.perturb(x, y)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("scale", "steps", "targets"), [(0.6, 3, 9), (1.0, 3, 2), (1.0, 100, 1), (1.2, 40, 9)])
 def test_the_same_samples_break_as_with_the_reference(
-    digits: tuple[nn.Module, Tensor, Tensor], norm: str, scale: float, steps: int, targets: int
+    digits: tuple[nn.Module, Tensor, Tensor], norm: Norm, scale: float, steps: int, targets: int
 ) -> None:
     model, x, y = digits
     eps = scale * RADII[norm]
-    broken = wrong(model, FAB(eps, norm, steps, targets)(model, x, y), y)
+    broken = wrong(model, FAB(steps, targets)(model, x, y, Threat(eps, norm)), y)
     theirs = wrong(model, perturbed(reference(model, norm, eps, steps, targets), x, y), y)
     assert 0 < broken.sum() < len(x)
     assert torch.equal(broken, theirs)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_distances_equal_the_references(digits: tuple[nn.Module, Tensor, Tensor], norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_distances_equal_the_references(digits: tuple[nn.Module, Tensor, Tensor], norm: Norm) -> None:
     """A sample breaks within a little more than the reference's distance, and not within a little less."""
     model, x, y = digits
     x, y = x[:10], y[:10]
@@ -115,11 +115,11 @@ def test_distances_equal_the_references(digits: tuple[nn.Module, Tensor, Tensor]
             warnings.simplefilter("ignore")
             adv = attack.attack_single_run(x, y, is_targeted=True)
         found = wrong(model, adv, y)
-        nearest[found] = torch.minimum(nearest, BALLS[norm].size(adv - x))[found]
+        nearest[found] = torch.minimum(nearest, Threat(1.0, norm).size(adv - x))[found]
     assert bool(nearest.isfinite().all())
     for sample, distance in enumerate(nearest.tolist()):
         point = x[sample : sample + 1], y[sample : sample + 1]
-        farther, nearer = (FAB(distance + change, norm, 20)(model, *point) for change in (2e-6, -2e-6))
+        farther, nearer = (FAB(20)(model, *point, Threat(distance + change, norm)) for change in (2e-6, -2e-6))
         assert wrong(model, farther, point[1]).item()
         assert not wrong(model, nearer, point[1]).item()
 
@@ -128,8 +128,8 @@ def test_nothing_is_random(digits: tuple[nn.Module, Tensor, Tensor]) -> None:
     model, x, y = digits[0], digits[1][:20], digits[2][:20]
     before = torch.get_rng_state()
     for norm, eps in RADII.items():
-        one = FAB(eps, norm, 20)(model, x, y, torch.Generator().manual_seed(0))
-        two = FAB(eps, norm, 20)(model, x, y, torch.Generator().manual_seed(1))
+        threat = Threat(eps, norm)
+        one, two = (FAB(20)(model, x, y, threat, torch.Generator().manual_seed(seed)) for seed in (0, 1))
         assert torch.equal(one, two)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -137,11 +137,9 @@ def test_nothing_is_random(digits: tuple[nn.Module, Tensor, Tensor]) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: FAB(8.0), "8/255"),
-        (lambda: FAB(0.1, "l3"), "unknown norm 'l3'"),
-        (lambda: FAB(0.1, steps=0), "steps and targets are 1 or more"),
-        (lambda: FAB(0.1, targets=0), "steps and targets are 1 or more"),
-        (lambda: FAB(0.1)(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long()), "by 255"),
+        (lambda: FAB(steps=0), "steps and targets are 1 or more"),
+        (lambda: FAB(targets=0), "steps and targets are 1 or more"),
+        (lambda: FAB()(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long(), 0.1), "by 255"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(build: Callable[[], object], words: str) -> None:

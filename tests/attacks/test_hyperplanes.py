@@ -9,8 +9,8 @@ from pyautoattack import fab_projections
 from scipy.optimize import linprog, minimize
 from torch import Tensor
 
-from orat.attacks.balls import BALLS
 from orat.attacks.fab_steps import onto_hyperplane
+from orat.attacks.threat import NORMS, Norm, Threat
 
 REFERENCE = {
     "linf": fab_projections.projection_linf,
@@ -36,7 +36,7 @@ def planes(n: int, d: int, seed: int, feasible: bool = True) -> tuple[Tensor, Te
     return points, weight, torch.where(draw(n) < 0.5, low - beyond, high + beyond)
 
 
-def least_move(point: np.ndarray, weight: np.ndarray, offset: float, norm: str) -> float:
+def least_move(point: np.ndarray, weight: np.ndarray, offset: float, norm: Norm) -> float:
     """The size of the shortest move, as a linear program in the move, its size in each coordinate, or in all."""
     d = len(point)
     sizes = d if norm == "l1" else 1
@@ -55,9 +55,9 @@ def least_move(point: np.ndarray, weight: np.ndarray, offset: float, norm: str) 
 
 @pytest.mark.parametrize("norm", ["linf", "l1"])
 @pytest.mark.parametrize("d", [1, 2, 7, 30])
-def test_linf_and_l1_moves_are_as_long_as_the_linear_programs_optimum(norm: str, d: int) -> None:
+def test_linf_and_l1_moves_are_as_long_as_the_linear_programs_optimum(norm: Norm, d: int) -> None:
     points, weight, offset = planes(25, d, seed=d)
-    sizes = BALLS[norm].size(onto_hyperplane(points, weight, offset, norm))
+    sizes = Threat(1.0, norm).size(onto_hyperplane(points, weight, offset, norm))
     rows = zip(points.numpy(), weight.numpy(), offset.tolist(), strict=True)
     expected = [least_move(point, row, number, norm) for point, row, number in rows]
     assert sizes.tolist() == pytest.approx(expected, abs=1e-9)
@@ -80,7 +80,7 @@ def test_l2_moves_are_the_bisections(d: int) -> None:
 
 def test_l2_moves_are_no_longer_than_slsqps() -> None:
     points, weight, offset = planes(15, 5, seed=3)
-    sizes = BALLS["l2"].size(onto_hyperplane(points, weight, offset, "l2"))
+    sizes = Threat(1.0, "l2").size(onto_hyperplane(points, weight, offset, "l2"))
     rows = zip(points.numpy(), weight.numpy(), offset.tolist(), sizes.tolist(), strict=True)
     for point, row, number, size in rows:
         answer = minimize(
@@ -94,9 +94,9 @@ def test_l2_moves_are_no_longer_than_slsqps() -> None:
         assert size == pytest.approx(answer.fun**0.5, abs=1e-5)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 5e-4)])
-def test_the_moved_point_is_on_the_plane_and_in_the_images(norm: str, dtype: torch.dtype, tolerance: float) -> None:
+def test_the_moved_point_is_on_the_plane_and_in_the_images(norm: Norm, dtype: torch.dtype, tolerance: float) -> None:
     points, weight, offset = (rows.to(dtype) for rows in planes(500, 50, seed=1))
     moved = points + onto_hyperplane(points, weight, offset, norm)
     assert moved.dtype == dtype
@@ -105,8 +105,8 @@ def test_the_moved_point_is_on_the_plane_and_in_the_images(norm: str, dtype: tor
     assert ((weight * moved).sum(1) - offset).abs().max() < tolerance
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_a_plane_beyond_the_images_is_approached_to_their_nearest_corner(norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_plane_beyond_the_images_is_approached_to_their_nearest_corner(norm: Norm) -> None:
     points, weight, offset = planes(200, 12, seed=2, feasible=False)
     moved = points + onto_hyperplane(points, weight, offset, norm)
     toward = (offset - (weight * points).sum(1)).sign()[:, None] * weight
@@ -114,8 +114,8 @@ def test_a_plane_beyond_the_images_is_approached_to_their_nearest_corner(norm: s
     assert torch.allclose(moved, corner, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_what_is_on_the_plane_or_has_no_slope_stays(norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_what_is_on_the_plane_or_has_no_slope_stays(norm: Norm) -> None:
     points, weight, _ = planes(50, 6, seed=4)
     onto = onto_hyperplane(points, weight, (weight * points).sum(1), norm)
     assert onto.abs().max() == 0
@@ -123,10 +123,10 @@ def test_what_is_on_the_plane_or_has_no_slope_stays(norm: str) -> None:
     assert flat.abs().max() == 0
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("d", [3, 11, 100, 784])
 @pytest.mark.parametrize("feasible", [True, False])
-def test_moves_equal_pyautoattacks(norm: str, d: int, feasible: bool) -> None:
+def test_moves_equal_pyautoattacks(norm: Norm, d: int, feasible: bool) -> None:
     points, weight, offset = planes(500, d, d, feasible)
     weight = torch.where(weight.abs() < 1e-3, 1e-3, weight)  # at 0 the reference divides by it
     ours, theirs = onto_hyperplane(points, weight, offset, norm), REFERENCE[norm](points, weight, offset)
@@ -140,7 +140,7 @@ def test_weights_of_very_different_sizes_are_as_precise_in_float32_as_in_float64
     target = (points + 0.1 * torch.randn(points.shape, generator=generator, dtype=torch.float64)).clamp(0, 1)
     points, weight = points.float(), weight.float()
     offset = (weight * target.float()).sum(1)
-    for norm, ball in BALLS.items():
-        single = ball.size(onto_hyperplane(points, weight, offset, norm))
-        double = ball.size(onto_hyperplane(points.double(), weight.double(), offset.double(), norm))
+    for norm in NORMS:
+        single = Threat(1.0, norm).size(onto_hyperplane(points, weight, offset, norm))
+        double = Threat(1.0, norm).size(onto_hyperplane(points.double(), weight.double(), offset.double(), norm))
         assert torch.allclose(single.double(), double, rtol=1e-3, atol=1e-4), norm

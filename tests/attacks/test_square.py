@@ -14,10 +14,10 @@ from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orat.attacks.balls import BALLS
-from orat.attacks.pgd import wrong
+from orat.attacks.base import wrong
 from orat.attacks.square import Square, ask, share
 from orat.attacks.square_steps import SQUARES, mound, places, two_signs
+from orat.attacks.threat import NORMS, Norm, Threat
 from orat.core.losses import margin
 from orat.core.random import Draws
 
@@ -41,7 +41,7 @@ def test_the_share_of_a_square_is_the_references() -> None:
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
-def test_bumps_are_the_references(norm: str) -> None:
+def test_bumps_are_the_references(norm: Norm) -> None:
     attack = SquareAttack(None, norm=NAMES[norm], device="cpu")
     with torch.random.fork_rng():
         for side in range(2, 32):
@@ -72,7 +72,7 @@ def test_linf_on_a_linear_model_breaks_exactly_what_can_be_broken(shape: tuple[i
     low, high = (x - 0.15).clamp(0, 1).flatten(1), (x + 0.15).clamp(0, 1).flatten(1)
     best = margin(model(x), y) + (torch.maximum(weight * low, weight * high) - weight * x.flatten(1)).sum(1)
     assert 0.2 < (best > 0).double().mean() < 0.8
-    broken = wrong(model, Square(0.15, queries=400)(model, x, y), y)
+    broken = wrong(model, Square(queries=400)(model, x, y, 0.15), y)
     assert torch.equal(broken, best > 0)
 
 
@@ -119,25 +119,26 @@ def ask_all(model: nn.Module, images: Tensor, best: Tensor, shape: tuple[int, ..
     return ask(model, images, shape, y)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 def test_squares_that_change_nothing_are_not_asked_about_and_the_answer_is_the_same(
-    digits: tuple[nn.Module, Tensor, Tensor], norm: str, monkeypatch: pytest.MonkeyPatch
+    digits: tuple[nn.Module, Tensor, Tensor], norm: Norm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, x, y = digits[0], digits[1][:20].double(), digits[2][:20]
     model = copy.deepcopy(model).double()  # so that no verdict hangs on the order of a sum
     asked: list[int] = []
     model.register_forward_hook(lambda _module, _given, logits: asked.append(len(logits)))
-    adv, fewer = Square(RADII[norm], norm, 300)(model, x, y), sum(asked)
+    threat = Threat(RADII[norm], norm)
+    adv, fewer = Square(300)(model, x, y, threat), sum(asked)
     asked.clear()
     monkeypatch.setattr("orat.attacks.square.ask_changed", ask_all)
-    assert torch.allclose(Square(RADII[norm], norm, 300)(model, x, y), adv, atol=1e-9)
+    assert torch.allclose(Square(300)(model, x, y, threat), adv, atol=1e-9)
     assert fewer < sum(asked) if norm == "linf" else fewer <= sum(asked)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("shape", [(1, 15, 15), (3, 10, 10)])
 def test_every_query_is_the_references_on_the_same_random_numbers(
-    norm: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    norm: Norm, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orat.attacks.square.ask_changed", ask_all)
     n, queries, eps = 4, 60, {"linf": 0.1, "l2": 1.0, "l1": 5.0}[norm]
@@ -151,7 +152,7 @@ def test_every_query_is_the_references_on_the_same_random_numbers(
     attack.attack_single_run(x, y)
     theirs = torch.stack(asked)
     asked.clear()
-    Square(eps, norm, queries)(model, x, y, Scripted(torch.cat(attack.log, 1)))
+    Square(queries)(model, x, y, Threat(eps, norm), Scripted(torch.cat(attack.log, 1)))
     assert len(asked) == 1 + queries
     same = [
         torch.allclose(*pair, atol=2e-5) for pair in zip(torch.stack(asked, 1), theirs.transpose(0, 1), strict=True)
@@ -167,15 +168,16 @@ class Everywhere(SquareAttack):
         return super().random_int(low, high + 1, shape)
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 def test_robust_accuracy_equals_that_of_a_reference_that_reaches_the_last_row(
-    digits: tuple[nn.Module, Tensor, Tensor], norm: str
+    digits: tuple[nn.Module, Tensor, Tensor], norm: Norm
 ) -> None:
     model, x, y = digits
     x, y = x[:60], y[:60]
     rates: dict[str, list[float]] = {"ours": [], "everywhere": [], "reference": []}
     for seed in range(3):
-        advs = {"ours": Square(RADII[norm], norm, 200)(model, x, y, Draws.of(seed, torch.arange(len(x))))}
+        draws = Draws.of(seed, torch.arange(len(x)))
+        advs = {"ours": Square(200)(model, x, y, Threat(RADII[norm], norm), draws)}
         for name, kind in (("everywhere", Everywhere), ("reference", SquareAttack)):
             attack = kind(model, NAMES[norm], 200, RADII[norm], seed=seed, resc_schedule=False, device="cpu")
             with torch.random.fork_rng():
@@ -188,33 +190,34 @@ def test_robust_accuracy_equals_that_of_a_reference_that_reaches_the_last_row(
     assert ours > theirs - 0.03
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("shape", [(2,), (7,), (1, 1, 6), (1, 6, 1), (1, 3, 4), (2, 5, 5), (3, 4, 11), (1, 1, 1)])
-def test_every_shape_is_attacked_and_grows_worse(norm: str, shape: tuple[int, ...]) -> None:
+def test_every_shape_is_attacked_and_grows_worse(norm: Norm, shape: tuple[int, ...]) -> None:
     model = random_linear(shape, lead=100.0)
     x = 0.3 + 0.4 * torch.rand((30, *shape), generator=torch.Generator().manual_seed(2))
     y = torch.zeros(30, dtype=torch.long)
-    adv = Square(0.2, norm, 60)(model, x, y)
+    threat = Threat(0.2, norm)
+    adv = Square(60)(model, x, y, threat)
     assert adv.shape == x.shape
-    assert BALLS[norm].size(adv - x).max() <= 0.2 * (1 + 1e-5)
+    assert threat.size(adv - x).max() <= 0.2 * (1 + 1e-5)
     gain = margin(model(adv), y) - margin(model(x), y)
     assert gain.mean() > 0
     assert (gain >= 0).float().mean() > 0.9
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_every_proposal_uses_the_whole_ball(norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_proposal_uses_the_whole_ball(norm: Norm) -> None:
     x = torch.full((6, 2, 15, 15), 0.5, dtype=torch.float64)
     squares = SQUARES[norm](x, 0.1)
     source = Draws.of(0, torch.arange(6))
     best = squares.start(source.uniform((squares.start_count,)))
     for query in range(0, 400, 10):
-        assert torch.allclose(BALLS[norm].size(best - x), torch.full((6,), 0.1, dtype=torch.float64), rtol=1e-5)
+        assert torch.allclose(Threat(0.1, norm).size(best - x), torch.full((6,), 0.1, dtype=torch.float64), rtol=1e-5)
         best = squares.propose(best, share(query), source.uniform((squares.square_count,)))
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
-def test_no_gradient_is_asked_for(norm: str) -> None:
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_gradient_is_asked_for(norm: Norm) -> None:
     class Opaque(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             assert not torch.is_grad_enabled()
@@ -224,14 +227,14 @@ def test_no_gradient_is_asked_for(norm: str) -> None:
     x = torch.full((4, 1, 5, 5), 0.5)
     y = torch.zeros(4, dtype=torch.long)
     with torch.enable_grad():
-        adv = Square(0.3, norm, 50)(Opaque(), x, y)
+        adv = Square(50)(Opaque(), x, y, Threat(0.3, norm))
     assert not adv.requires_grad
     assert bool((adv[:, 0, 0, 0] > 0.5).all())
 
 
-@pytest.mark.parametrize("norm", sorted(BALLS))
+@pytest.mark.parametrize("norm", NORMS)
 def test_a_sample_is_asked_about_until_it_breaks_and_no_more_than_so_many_times(
-    norm: str, monkeypatch: pytest.MonkeyPatch
+    norm: Norm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orat.attacks.square.ask_changed", ask_all)
     x = torch.rand((5, 1, 6, 6), generator=torch.Generator().manual_seed(0))
@@ -239,17 +242,15 @@ def test_a_sample_is_asked_about_until_it_breaks_and_no_more_than_so_many_times(
     for lead, expected in ((1000.0, 5 * (1 + 130)), (-1000.0, 5)):
         model, asked = random_linear((1, 6, 6), lead=lead), []
         model.register_forward_hook(lambda _module, _given, logits, asked=asked: asked.append(len(logits)))
-        Square(0.1, norm, 130)(model, x, y)
+        Square(130)(model, x, y, Threat(0.1, norm))
         assert sum(asked) == expected
 
 
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: Square(8.0), "8/255"),
-        (lambda: Square(0.1, "l3"), "unknown norm 'l3'"),
-        (lambda: Square(0.1, queries=0), "queries = 0"),
-        (lambda: Square(0.1)(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long()), "by 255"),
+        (lambda: Square(queries=0), "queries = 0"),
+        (lambda: Square()(nn.Linear(2, 2), torch.full((1, 2), 255.0), torch.zeros(1).long(), 0.1), "by 255"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(build: Callable[[], object], words: str) -> None:

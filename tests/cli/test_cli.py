@@ -150,6 +150,39 @@ def test_a_plug_in_is_imported_for_its_own_command_only(
         main(["broken"])
 
 
+OWN = """
+from dataclasses import dataclass
+from orat.core.options import option
+from orat.methods import AT
+
+@dataclass(frozen=True)
+class Twice(AT):
+    strength: float = option(2.0, "times the loss")
+
+    def loss(self, step):
+        return self.strength * super().loss(step)
+"""
+
+
+def test_a_users_own_method_is_trained_by_its_import_path_with_flags_of_its_own(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_method.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    method = ["--method", "own_method:Twice"]
+    assert "--strength" in flags_in(helped(capsys, "train", *method))
+    train = ["train", "--data", tiny, *method, "--strength", "3", *QUICK, "--out", "own", "--quiet", "--json"]
+    results = []
+    for _ in range(2):  # the second time, the run is there already
+        assert main(train) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    assert results[0] == results[1]
+    record = json.loads(Path("own/run.json").read_text())
+    assert record["method"] == {"name": "own_method:Twice", "strength": 3.0}
+    assert "did you mean 'Twice'" in wrong(capsys, "train", "--method", "own_method:Trice")
+
+
 def test_train_then_evaluate_agree_and_print_json(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

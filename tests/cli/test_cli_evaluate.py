@@ -80,7 +80,7 @@ def here(tiny: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
-    for name in [name for name in sys.modules if name.startswith("orat_foreign_")]:
+    for name in [name for name in sys.modules if name.startswith("orat_external_")]:
         del sys.modules[name]
 
 
@@ -107,7 +107,7 @@ def test_the_json_is_fractions_with_radius_norm_images_and_warnings(
     assert {file.name for file in Path(report["folder"]).iterdir()} >= {"report.json", "samples.csv", "journal.json"}
     test = orat.load_data("tiny.npz").test
     assert test is not None
-    expected = orat.evaluate(orat.load_model("run"), test, orat.attacks.suite(0.15, names=["pgd5", "fgsm"]))
+    expected = orat.evaluate(orat.load_model("run"), test, ["pgd5", "fgsm"], 0.15)
     assert {name: report["accuracy"][name] for name in expected} == expected
 
 

@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.carlini_wagner import CarliniWagner
-from orat.attacks.fab import FAB
-from orat.attacks.pgd import PGD, Attack
+from orat.attacks import FAB, PGD, Attack, CarliniWagner, Threat
 from orat.core.device import products
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import correct, predict
@@ -48,12 +46,10 @@ def points() -> Dataset:
     return Dataset(torch.stack([x0, torch.full_like(x0, 0.3)], 1), (x0 > 0.5).long(), ("low", "high"))
 
 
-@pytest.mark.parametrize(
-    ("attack", "exact"), [(PGD(0.1, 3), False), (FAB(0.1, steps=3), True), (CarliniWagner(0.1, "l2", steps=3), True)]
-)
+@pytest.mark.parametrize(("attack", "exact"), [(PGD(3), False), (FAB(steps=3), True), (CarliniWagner(steps=3), True)])
 def test_verdicts_are_exact_and_so_are_attacks_that_need_every_digit(attack: Attack, exact: bool) -> None:
     model = Told()
-    correct(model, points(), {"attack": attack})
+    correct(model, points(), {"attack": attack}, Threat(0.1, "l2"))
     assert set(model.exact[True]) == {exact}
     natural, *_, verdict = model.exact[False]
     assert natural

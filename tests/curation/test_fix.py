@@ -18,7 +18,7 @@ from quick_runs import JUDGING, SLOW, quick
 from refusals import assert_refused_in_one_line
 
 import orat
-from orat.cli.main import main, parser
+from orat.cli.main import main, parse
 from orat.core.console import SILENT
 from orat.curation.fix import check_classes, words_of
 from orat.data.label_files import LEFT_OUT, from_file
@@ -93,7 +93,7 @@ def test_a_training_on_the_file_leaves_dropped_samples_out_and_keeps_their_place
     orat.fix_labels(automatic, tmp_path / "a", device="cpu")
     file = tmp_path / "a" / "labels.csv"
     kept = [int(line) for line in (tmp_path / "a" / "kept.txt").read_text().split()]
-    run = quick(tiny, orat.AT(), labels=str(file), epochs=2)
+    run = quick(tiny, orat.methods.AT(), labels=str(file), epochs=2)
     result = orat.train(run, tmp_path / "b", device="cpu", display=SILENT)
     assert result["left_out"] == {"run": str(file), "cut": 300 - len(kept), "of": 300}
     parts, arrays = prepare(run), np.load(tiny)
@@ -118,7 +118,7 @@ def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: 
     assert result["relabeled"] == sum(a != b for a, b in zip(noisy, labels, strict=True))
     assert wrong_before == 60
     assert wrong_after < 30
-    run = quick(tiny, orat.AT(), labels=str(tmp_path / "a" / "labels.csv"), epochs=2)
+    run = quick(tiny, orat.methods.AT(), labels=str(tmp_path / "a" / "labels.csv"), epochs=2)
     assert orat.train(run, tmp_path / "b", device="cpu", display=SILENT)["left_out"] is None
     assert int(prepare(run).train.wrong.sum()) <= wrong_after  # type: ignore[union-attr]
     moved = [(row["moved_out"], row["moved_in"]) for row in result["classes"]]
@@ -140,13 +140,15 @@ def test_the_printed_command_trains_on_the_result(
 @pytest.mark.parametrize(
     "run",
     [
-        Run(data="sample", method=orat.AT()),
-        Run(data="sample", method=orat.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
-        Run(data="some/folder", method=orat.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3),
+        Run(data="sample", method=orat.methods.AT()),
+        Run(data="sample", method=orat.methods.AoRR(m=0.25), eps=26 / 255, epochs=9, normalize=True, seed=3),
+        Run(
+            data="some/folder", method=orat.methods.ORAT(m=7, k=0.5), image_size=(32, 48), milestones=(), attack_steps=3
+        ),
     ],
 )
 def test_flags_of_a_run_describe_it(run: Run) -> None:
-    assert run_from(parser([]).parse(["train", *words_of(run)]).texts) == run
+    assert run_from(parse(["train", *words_of(run)]).texts) == run
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -185,7 +187,7 @@ def test_a_folder_is_copied_without_issues_and_stays_as_it_was(
         assert moved == doubted
     assert result["dropped"] + result["relabeled"] == len(doubted)
     assert all(not file.is_symlink() and file.stat().st_nlink == 1 for file in (tmp_path / "out").rglob("*.png"))
-    again = quick(str(tmp_path / "out"), orat.ST(), epochs=1)
+    again = quick(str(tmp_path / "out"), orat.methods.ST(), epochs=1)
     assert orat.train(again, tmp_path / "again", device="cpu", display=SILENT)["examples"] == 20
 
 

@@ -27,7 +27,7 @@ def test_at_and_orat_learn_from_the_real_files_in_two_epochs(mnist_dir: Path, tm
     slice_of(mnist_dir, tmp_path, "train", 6000)
     slice_of(mnist_dir, tmp_path, "t10k", 500)
     results = {}
-    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=0.15)}.items():
+    for name, method in {"at": orat.methods.AT(), "orat": orat.methods.ORAT(m=0.15)}.items():
         run = orat.Run(
             data="mnist", method=method, model="demo_cnn", epochs=2, lr=0.05, milestones=(), batch_size=32,
             noise="symmetric", noise_rate=0.2, attack_steps=5, attack_warmup=1.0, warmup=0.5,

@@ -9,11 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.apgd import APGD
-from orat.attacks.autoattack import AutoAttack
-from orat.attacks.fab import FAB
-from orat.attacks.pgd import PGD, frozen, gradient_at
-from orat.attacks.square import Square
+from orat.attacks import APGD, FAB, PGD, AutoAttack, Square
+from orat.attacks.base import frozen, gradient_at
 from orat.core.losses import cross_entropy
 from orat.data.catalog import load
 from orat.data.loader import as_input
@@ -22,7 +19,7 @@ from orat.evaluation import searchers as compiled
 from orat.evaluation.accuracy import correct
 from orat.evaluation.searchers import CompiledSearchers, OneSize
 from orat.models.catalog import build
-from orat.models.folded import Replica
+from orat.models.folded import Folded
 
 SIZE = 8
 gpu_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -30,7 +27,7 @@ as_torch_warns = pytest.mark.filterwarnings("default")
 
 
 def network(seed: int = 0) -> nn.Module:
-    """A convolution of one channel, whose mirror takes in the pooling after it, and a linear layer."""
+    """A convolution of one channel, whose folded form includes the pooling after it, and a linear layer."""
     return build("lenet", (1, 16, 16), 3, seed).eval()
 
 
@@ -59,7 +56,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("count", [1, SIZE - 1, SIZE, SIZE + 1, 3 * SIZE])
 def test_batches_of_any_size_are_seen_in_one_and_answered_alike(count: int, sizes: list[int]) -> None:
     model, (x, y) = network(), images(count)
-    one = OneSize(Replica(model, torch.float32, pools=True), SIZE)
+    one = OneSize(Folded(model, torch.float32, pools=True), SIZE)
     gradients = []
     for form in (model, one):
         with frozen(form):
@@ -71,10 +68,10 @@ def test_batches_of_any_size_are_seen_in_one_and_answered_alike(count: int, size
     assert sizes == 2 * -(-count // SIZE) * [SIZE]
 
 
-def test_every_attack_searches_in_the_precision_that_it_needs_and_replicas_are_made_once(sizes: list[int]) -> None:
+def test_every_attack_searches_in_the_precision_that_it_needs_and_copies_are_made_once(sizes: list[int]) -> None:
     searchers = CompiledSearchers(network(), SIZE)
-    found = {type(attack): searchers(attack) for attack in (APGD(0.1), APGD(0.2), FAB(0.1), Square(0.1), PGD(0.1))}
-    types = {kind: dict(one.named_buffers())["replica.network.1.0.weight"].dtype for kind, one in found.items()}
+    found = {type(attack): searchers(attack) for attack in (APGD(), APGD(steps=2), FAB(), Square(), PGD())}
+    types = {kind: dict(one.named_buffers())["folded.network.1.0.weight"].dtype for kind, one in found.items()}
     assert types == {APGD: torch.bfloat16, FAB: torch.float32, Square: torch.float16, PGD: torch.float32}
     assert found[FAB] is found[PGD]
     x, _ = images(3)
@@ -93,7 +90,7 @@ def test_networks_of_one_kind_share_what_is_compiled(monkeypatch: pytest.MonkeyP
     torch.compiler.reset()
     for seed in range(3):
         model = network(seed)
-        one = OneSize(Replica(model, torch.float32, pools=True), SIZE)
+        one = OneSize(Folded(model, torch.float32, pools=True), SIZE)
         for count in (5, 3):
             x, _ = images(count)
             with torch.no_grad():
@@ -115,14 +112,14 @@ def learned(model: nn.Module, data: Dataset, steps: int) -> nn.Module:
 
 
 @pytest.mark.usefixtures("sizes")
-def test_attacks_on_replicas_break_what_they_break_on_the_network(tiny: str) -> None:
+def test_attacks_on_folded_copies_break_what_they_break_on_the_network(tiny: str) -> None:
     splits = load(tiny)
     assert splits.test is not None
     model, eps = learned(build("mlp-16", (1, 12, 12), 3, seed=0), splits.train, 60), 0.15
-    targeted = APGD(eps, loss="dlr-targeted", steps=20)
-    attacks = {"apgd": targeted, "fab": FAB(eps, steps=20), "square": Square(eps, queries=200)}
-    plain = correct(model, splits.test, attacks, precision="float32")
-    found = correct(model, splits.test, attacks, searchers=CompiledSearchers(model, 100))
+    targeted = APGD("dlr-targeted", steps=20)
+    attacks = {"apgd": targeted, "fab": FAB(steps=20), "square": Square(queries=200)}
+    plain = correct(model, splits.test, attacks, eps, precision="float32")
+    found = correct(model, splits.test, attacks, eps, searchers=CompiledSearchers(model, 100))
     for name in attacks:
         assert 0.1 < plain[name].double().mean() < 0.9
         assert int((plain[name] != found[name]).sum()) <= 1
@@ -130,12 +127,12 @@ def test_attacks_on_replicas_break_what_they_break_on_the_network(tiny: str) -> 
 
 @gpu_only
 @as_torch_warns
-def test_gpu_autoattack_on_compiled_replicas_breaks_what_it_breaks_on_the_network() -> None:
+def test_gpu_autoattack_on_compiled_copies_breaks_what_it_breaks_on_the_network() -> None:
     splits = load("sample")
     assert splits.test is not None
     model = learned(build("lenet", (1, 28, 28), 10, seed=0).to("cuda"), splits.train, 60)
-    data, attacks = splits.test.first(300).to(torch.device("cuda")), {"autoattack": AutoAttack(0.1)}
-    plain = correct(model, data, attacks, precision="float32")["autoattack"]
-    found = correct(model, data, attacks, searchers=CompiledSearchers(model, 512))["autoattack"]
+    data, attacks = splits.test.first(300).to(torch.device("cuda")), {"autoattack": AutoAttack()}
+    plain = correct(model, data, attacks, 0.1, precision="float32")["autoattack"]
+    found = correct(model, data, attacks, 0.1, searchers=CompiledSearchers(model, 512))["autoattack"]
     assert 0.2 < plain.double().mean() < 0.8
     assert int((plain != found).sum()) <= 2

@@ -13,13 +13,12 @@ from PIL import Image
 from threshold import points, threshold_model
 from torch import Tensor, nn
 
-from orat.attacks.pgd import PGD
-from orat.attacks.suite import suite
+from orat.attacks import PGD, Threat, suite
 from orat.core.errors import InputError
-from orat.core.numbers import in_pixels
+from orat.core.options import in_pixels
 from orat.data.source import Dataset
-from orat.evaluation.breakdown import interval
-from orat.evaluation.curves import STEPS, attack_at, check_plotting, curve, default_places, rises, write_curve
+from orat.evaluation import interval
+from orat.evaluation.curves import STEPS, attack_of, check_plotting, curve, default_places, rises, write_curve
 
 
 class RightFarOut(nn.Module):
@@ -65,16 +64,16 @@ def test_more_steps_never_help_the_model_and_two_reach_the_closed_form() -> None
 
 
 def test_one_step_is_fgsm_and_twenty_are_madrys_pgd20() -> None:
-    named = suite(0.3, names=["fgsm", "pgd20-madry"])
-    assert attack_at("steps", 1, 0.3, "linf") == named["fgsm"]
-    assert attack_at("steps", 20, 0.3, "linf") == named["pgd20-madry"]
-    assert attack_at("eps", 0.3, 0.1, "linf") == named["pgd20-madry"]
-    assert attack_at("steps", 2, 0.3, "l2") == PGD(0.3, 2, 0.3, "l2")
+    named = suite(["fgsm", "pgd20-madry"])
+    assert attack_of("steps", 1) == named["fgsm"]
+    assert attack_of("steps", 20) == named["pgd20-madry"]
+    assert attack_of("eps", 0.3) == named["pgd20-madry"]
+    assert attack_of("steps", 2) == PGD(2, step=1.0)
 
 
 def test_radii_stop_at_the_range_of_a_pixel_but_not_in_l2() -> None:
-    assert default_places("eps", 0.5, "linf") == [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1]
-    assert default_places("eps", 0.5, "l2")[-3:] == [1, 1.5, 2]
+    assert default_places("eps", Threat(0.5)) == [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1]
+    assert default_places("eps", Threat(0.5, "l2"))[-3:] == [1, 1.5, 2]
 
 
 def test_values_of_ones_own_come_in_order_and_once() -> None:
@@ -86,16 +85,17 @@ def test_a_model_that_is_right_again_far_out_draws_a_warning() -> None:
     drawn = curve(RightFarOut(), middle(), "eps", 0.1)
     assert [point["accuracy"] for point in drawn["points"]] == [1, 1, 1, 0, 0, 0, 1, 1, 1]
     assert drawn["warnings"] == [
-        "accuracy rises from 0.0% at eps 0.075 to 100.0% at eps 0.2: gradients are masked or the attack is stuck"
+        "accuracy rises from 0.0% at eps 0.075 to 100.0% at eps 0.2: gradients are masked or the attack is stuck, "
+        "so add attacks without gradients (square)"
     ]
 
 
 def test_a_slow_rise_is_held_against_the_lowest_point_and_chance_is_forgiven() -> None:
     accuracies = [0.9, 0.50, 0.52, 0.54, 0.56, 0.58, 0.6]
     slow = [{"steps": steps, "accuracy": accuracy} for steps, accuracy in enumerate(accuracies, 1)]
-    (warning,) = rises(slow, "steps", 0.1, "linf", 1000)
+    (warning,) = rises(slow, "steps", Threat(0.1), 1000)
     assert warning.startswith("accuracy rises from 50.0% at 2 steps to 56.0% at 5 steps:")
-    assert rises(slow, "steps", 0.1, "linf", 100) == []
+    assert rises(slow, "steps", Threat(0.1), 100) == []
 
 
 def test_only_quotients_without_a_short_name_are_in_pixels() -> None:
@@ -109,14 +109,13 @@ def test_only_quotients_without_a_short_name_are_in_pixels() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"against": "epss", "eps": 0.1}, "did you mean 'eps'"),
-        ({"against": "eps", "eps": 8.0}, "8/255"),
-        ({"against": "eps", "eps": 0.0}, "more than 0"),
-        ({"against": "eps", "eps": 0.1, "values": []}, "one value or more"),
-        ({"against": "eps", "eps": 0.1, "values": [0.1, 2]}, "2/255"),
-        ({"against": "steps", "eps": 0.1, "values": [0]}, "whole numbers of 1 or more"),
-        ({"against": "steps", "eps": 0.1, "values": [2.5]}, "whole numbers of 1 or more"),
-        ({"against": "steps", "eps": 0.1, "norm": "l3"}, "norm"),
+        ({"against": "epss", "threat": 0.1}, "did you mean 'eps'"),
+        ({"against": "eps", "threat": 8.0}, "8/255"),
+        ({"against": "eps", "threat": 0.0}, "more than 0"),
+        ({"against": "eps", "threat": 0.1, "values": []}, "one value or more"),
+        ({"against": "eps", "threat": 0.1, "values": [0.1, 2]}, "2/255"),
+        ({"against": "steps", "threat": 0.1, "values": [0]}, "whole numbers of 1 or more"),
+        ({"against": "steps", "threat": 0.1, "values": [2.5]}, "whole numbers of 1 or more"),
     ],
 )
 def test_what_makes_no_curve_is_refused(arguments: dict[str, object], words: str) -> None:
@@ -142,7 +141,7 @@ def test_a_curve_is_written_as_json_csv_and_png(against: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("against", "value"), [("eps", 0.0), ("eps", 0.2), ("steps", 7)])
 def test_a_curve_of_one_point_is_drawn(against: str, value: float, tmp_path: Path) -> None:
-    drawn = curve(threshold_model(), points(50), against, 0.1, "l2", [value])
+    drawn = curve(threshold_model(), points(50), against, Threat(0.1, "l2"), [value])
     assert write_curve(drawn, tmp_path)[2].is_file()
 
 

@@ -17,12 +17,13 @@ from scipy.stats import binomtest
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from orat.attacks import Threat
 from orat.cli.main import main
 from orat.core.errors import InputError
 from orat.data.catalog import load
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation.report import Plan, examine, report_folder
+from orat.evaluation import Plan, examine, report_folder
 from orat.models.mlp import MLP
 
 EPS = 0.1
@@ -58,7 +59,7 @@ def natural_and_robust(data: Dataset) -> tuple[Tensor, Tensor]:
 def examined(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """The report on the threshold model, and its folder with a table beside."""
     folder = tmp_path_factory.mktemp("examined")
-    plan = Plan(eps=EPS, attacks=ATTACKS, seed=3, table=folder / "table.parquet")
+    plan = Plan(Threat(EPS), ATTACKS, seed=3, table=folder / "table.parquet")
     return examine(threshold_model(), points(), plan, folder / "report"), folder
 
 
@@ -128,30 +129,30 @@ def test_a_parquet_table_says_the_same_as_the_csv(examined: tuple[dict[str, Any]
 
 
 def test_a_csv_table_is_the_file_of_the_folder(tmp_path: Path) -> None:
-    plan = Plan(eps=EPS, attacks=("fgsm",), table=tmp_path / "table.csv")
+    plan = Plan(Threat(EPS), attacks=("fgsm",), table=tmp_path / "table.csv")
     examine(threshold_model(), points(30), plan, tmp_path / "report")
     assert (tmp_path / "table.csv").read_bytes() == (tmp_path / "report" / "samples.csv").read_bytes()
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    examine(threshold_model(), points(30), Plan(eps=EPS, attacks=("fgsm",)))
+    examine(threshold_model(), points(30), Plan(Threat(EPS), attacks=("fgsm",)))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"eps": 0.2}, {"norm": "l2"}, {"seed": 1}, {"precision": "half"}],
+    [{"threat": Threat(0.2)}, {"threat": Threat(EPS, "l2")}, {"seed": 1}, {"precision": "half"}],
 )
 def test_every_setting_has_its_own_folder_and_attacks_share_it(changes: dict[str, Any]) -> None:
-    model, data, plan = threshold_model(), points(30), {"eps": EPS, "precision": "float32"}
+    model, data, plan = threshold_model(), points(30), {"threat": Threat(EPS), "precision": "float32"}
     folder = report_folder(Path("a"), model, data, Plan(**plan))
     assert folder != report_folder(Path("a"), model, data, Plan(**(plan | changes)))
     assert folder == report_folder(Path("a"), model, data, Plan(**plan, attacks=("square",), batch_size=3))
 
 
 def test_other_weights_or_images_have_another_folder() -> None:
-    plan = Plan(eps=EPS)
+    plan = Plan(Threat(EPS))
     other = threshold_model()
     with torch.no_grad():
         other.bias += 1e-6
@@ -177,7 +178,8 @@ class Sharpened(nn.Module):
 
 def test_other_code_with_the_same_weights_has_another_folder() -> None:
     folders = {
-        report_folder(Path("a"), Sharpened(threshold_model(), levels), points(30), Plan(eps=EPS)) for levels in (4, 5)
+        report_folder(Path("a"), Sharpened(threshold_model(), levels), points(30), Plan(Threat(EPS)))
+        for levels in (4, 5)
     }
     assert len(folders) == 2
 
@@ -185,11 +187,9 @@ def test_other_code_with_the_same_weights_has_another_folder() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"eps": -1.0}, "eps = -1"),
-        ({"eps": 8.0}, "did you mean 8/255"),
-        ({"norm": "l0"}, "unknown norm"),
         ({"attacks": ("pgd20", "pdg20")}, "did you mean 'pgd20'"),
         ({"attacks": ("cw-l2",)}, "CW-L2"),
+        ({"threat": Threat(0.1, low=-1.0), "attacks": ("autoattack",)}, "use pgd or apgd-ce"),
         ({"batch_size": 0}, "batch_size = 0"),
         ({"table": Path("a.xlsx")}, "as .csv or .parquet"),
         ({"table": Path("/nowhere/a.csv")}, "nowhere"),
@@ -197,7 +197,7 @@ def test_other_code_with_the_same_weights_has_another_folder() -> None:
 )  # fmt: skip
 def test_a_plan_of_nonsense_is_refused_before_anything_is_done(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Plan(**({"eps": EPS} | changes))
+        Plan(**({"threat": Threat(EPS)} | changes))
 
 
 def test_our_autoattack_and_the_reference_agree_on_nearly_every_image() -> None:
@@ -210,7 +210,7 @@ def test_our_autoattack_and_the_reference_agree_on_nearly_every_image() -> None:
         labels = model(images).argmax(1)
     data = Dataset(images, labels, ("a", "b", "c", "d"))
     attacks = ("autoattack", "autoattack-reference")
-    report = examine(model, data, Plan(eps=0.06, attacks=attacks, precision="float32"))
+    report = examine(model, data, Plan(Threat(0.06), attacks, precision="float32"))
     assert report["agreement"] >= 15 / 16
     # On a linear model the radius of each image is known: the smallest lead over a class by the dual norm.
     weight, logits = model[1].weight.detach(), model(images).detach()
@@ -265,7 +265,7 @@ def clean_modules() -> Iterator[None]:
     path = [*sys.path]
     yield
     sys.path[:] = path
-    for name in [name for name in sys.modules if name.startswith("orat_foreign_")]:
+    for name in [name for name in sys.modules if name.startswith("orat_external_")]:
         del sys.modules[name]
 
 

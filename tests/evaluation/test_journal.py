@@ -20,22 +20,23 @@ from quick_runs import hears_ctrl_c, quick
 from torch import Tensor, nn
 
 import orat
+from orat.attacks import Threat
 from orat.core.errors import InputError
 from orat.data.source import Dataset
-from orat.evaluation.journal import BROKEN, OPEN, STANDS, JournalFile
-from orat.evaluation.report import Plan, examine
+from orat.evaluation import Plan, examine
+from orat.evaluation.progress import BROKEN, OPEN, ROBUST, JournalFile
 
 SETTING = {"eps": 0.1, "norm": "linf"}
-PLAN = Plan(eps=0.1, attacks=("pgd5", "apgd-ce"), batch_size=10, precision="float32")
+PLAN = Plan(Threat(0.1), ("pgd5", "apgd-ce"), batch_size=10, precision="float32")
 
 
 def written(file: Path) -> JournalFile:
     """A journal with an attack that is half done and one that is done."""
     journal = JournalFile(file, SETTING)
     half = journal.open("pgd20", torch.tensor([True, False, True, True]))
-    half[0] = STANDS
+    half[0] = ROBUST
     done = journal.open("autoattack:apgd-ce", torch.tensor([True, True, True, True]))
-    done[:] = torch.tensor([STANDS, BROKEN, BROKEN, STANDS])
+    done[:] = torch.tensor([ROBUST, BROKEN, BROKEN, ROBUST])
     journal.warnings = ["100 % doubt", 'and "quotes"']
     journal.save()
     return journal
@@ -46,8 +47,8 @@ def test_a_journal_comes_back_from_its_file(tmp_path: Path) -> None:
     again = JournalFile(tmp_path / "journal.json", SETTING)
     assert again.warnings == journal.warnings
     assert {name: verdict.tolist() for name, verdict in again.verdicts.items()} == {
-        "pgd20": [STANDS, BROKEN, OPEN, OPEN],
-        "autoattack:apgd-ce": [STANDS, BROKEN, BROKEN, STANDS],
+        "pgd20": [ROBUST, BROKEN, OPEN, OPEN],
+        "autoattack:apgd-ce": [ROBUST, BROKEN, BROKEN, ROBUST],
     }
     assert [file.name for file in tmp_path.iterdir()] == ["journal.json"]
 
@@ -55,7 +56,7 @@ def test_a_journal_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_what_was_found_is_found_again_and_what_did_not_stand_before_is_not_open(tmp_path: Path) -> None:
     written(tmp_path / "journal.json")
     again = JournalFile(tmp_path / "journal.json", SETTING)
-    assert again.open("pgd20", torch.ones(4, dtype=torch.bool)).tolist() == [STANDS, BROKEN, OPEN, OPEN]
+    assert again.open("pgd20", torch.ones(4, dtype=torch.bool)).tolist() == [ROBUST, BROKEN, OPEN, OPEN]
     assert again.open("square", torch.tensor([True, False])).tolist() == [OPEN, BROKEN]
 
 
@@ -153,11 +154,32 @@ def test_a_stopped_examination_loses_at_most_the_batch_it_was_at(tmp_path: Path)
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-@pytest.mark.parametrize(("changes", "words"), [({"eps": 0.2}, "eps: 0.1 there, 0.2 here"), ({"seed": 7}, "seed: 0")])
+@pytest.mark.parametrize(
+    ("changes", "words"), [({"threat": Threat(0.2)}, "eps: 0.1 there, 0.2 here"), ({"seed": 7}, "seed: 0")]
+)
 def test_the_journal_of_another_setting_is_not_believed(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     examine(Counting().eval(), points(), PLAN, tmp_path)
     with pytest.raises(InputError, match=words):
         examine(Counting().eval(), points(), replace(PLAN, **changes), tmp_path)
+
+
+def test_bounds_and_scale_belong_to_the_setting_and_come_back_from_disk(tmp_path: Path) -> None:
+    plan = replace(PLAN, threat=Threat(0.1, low=(0.0, -1.0), scale=(1.0, 0.0)))
+    report = examine(Counting().eval(), points(), plan, tmp_path)
+    assert (report["low"], report["scale"]) == ((0.0, -1.0), (1.0, 0.0))
+    assert asked(float("inf"), tmp_path, plan) == asked(float("inf"), tmp_path, replace(plan, attacks=()))
+    with pytest.raises(InputError, match=r"holds another evaluation \(low: \[0.0, -1.0\] there, None here\)"):
+        examine(Counting().eval(), points(), PLAN, tmp_path)
+
+
+def test_the_journal_of_an_incompatible_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    examine(Counting().eval(), points(), PLAN, tmp_path)
+    file = tmp_path / "journal.json"
+    file.write_text(file.read_text().replace('"attacks": 1', '"attacks": 0'))
+    with pytest.raises(
+        InputError, match=r"attacks: 0 there, 1 here\): give --out a new folder, or --again to start over"
+    ):
+        examine(Counting().eval(), points(), PLAN, tmp_path)
 
 
 def test_the_journal_of_other_images_is_not_believed(tmp_path: Path) -> None:
@@ -195,7 +217,7 @@ def build():
 def script(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A script with the network of a run that was trained on the tiny data."""
     folder = tmp_path_factory.mktemp("script")
-    orat.train(quick(tiny, orat.AT(), epochs=2), folder / "run")
+    orat.train(quick(tiny, orat.methods.AT(), epochs=2), folder / "run")
     (folder / "network.py").write_text(NETWORK.format(run=str(folder / "run")))
     return folder / "network.py"
 
@@ -276,7 +298,7 @@ def test_a_second_process_is_refused_and_ctrl_c_says_how_to_go_on(script: Path, 
         )
         assert second.returncode == 2
         assert second.stdout == ""
-        assert second.stderr == f"orat: {out} is in use by another process that evaluates the same: wait for it\n"
+        assert second.stderr == f"orat: {out} is in use by another process: wait for its end\n"
         assert process.poll() is None, "the first ended before the second could be refused"
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from orat.attacks.pgd import PGD
+from orat.attacks import PGD, Threat
+from orat.attacks.threat import Norm
 from orat.core.console import SILENT
 from orat.core.errors import InputError
 from orat.data.catalog import load
@@ -73,13 +74,13 @@ class Ridge(nn.Module):
         return torch.stack([torch.zeros_like(lead), lead], 1)
 
 
-def trained(model: nn.Module, x: Tensor, y: Tensor, attack: PGD | None = None, rate: float = 2e-3) -> nn.Module:
-    """The model after 200 steps of Adam, on attacked images where an attack is given."""
+def trained(model: nn.Module, x: Tensor, y: Tensor, eps: float | None = None, rate: float = 2e-3) -> nn.Module:
+    """The model after 200 steps of Adam, on attacked images where a radius is given."""
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.Adam(model.parameters(), rate)
     for _ in range(200):
         index = torch.randint(len(x), (100,), generator=generator)
-        images = x[index] if attack is None else attack(model, x[index], y[index], generator)
+        images = x[index] if eps is None else PGD(5)(model, x[index], y[index], eps, generator)
         optimizer.zero_grad()
         cross_entropy(model(images), y[index]).backward()
         optimizer.step()
@@ -108,7 +109,7 @@ def standard() -> nn.Module:
 @pytest.fixture(scope="module")
 def robust() -> nn.Module:
     train = load("sample").train
-    return trained(network(), as_input(train.images), train.labels, PGD(EPS, 5))
+    return trained(network(), as_input(train.images), train.labels, EPS)
 
 
 def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
@@ -123,25 +124,25 @@ def middle_points() -> Dataset:
     return Dataset(x, (torch.arange(300) >= 280).long(), ("near", "far"))
 
 
-def probe(model: nn.Module, data: Dataset, eps: float = EPS, norm: str = "linf") -> list[str]:
-    return check_gradients(model, data, eps, norm, 0, SILENT)
+def probe(model: nn.Module, data: Dataset, eps: float = EPS, norm: Norm = "linf") -> list[str]:
+    return check_gradients(model, data, Threat(eps, norm), 0, SILENT)
 
 
 @pytest.mark.parametrize("kind", ["standard", "robust"])
 @pytest.mark.parametrize(("norm", "eps"), [("linf", 0.1), ("linf", 0.3), ("l2", 1.5), ("l1", 10.0)])
 def test_sound_networks_raise_no_warning(
-    kind: str, norm: str, eps: float, digits: Dataset, request: pytest.FixtureRequest
+    kind: str, norm: Norm, eps: float, digits: Dataset, request: pytest.FixtureRequest
 ) -> None:
     model = request.getfixturevalue(kind)
     assert check_model(model, digits, False) == []
     assert probe(model, digits, eps, norm) == []
 
 
-@pytest.mark.parametrize("attack", [None, PGD(0.01, 5)])
-def test_sound_networks_on_points_of_the_plane_raise_no_warning(attack: PGD | None) -> None:
+@pytest.mark.parametrize("eps", [None, 0.01])
+def test_sound_networks_on_points_of_the_plane_raise_no_warning(eps: float | None) -> None:
     splits = load("toy-balanced")
     assert splits.test is not None
-    model = trained(network(2, 2), splits.train.images, splits.train.labels, attack, rate=0.02)
+    model = trained(network(2, 2), splits.train.images, splits.train.labels, eps, rate=0.02)
     assert check_model(model, splits.test, False) == []
     assert probe(model, splits.test, 0.01) == []
 
@@ -167,7 +168,7 @@ def test_train_mode_is_told(standard: nn.Module, digits: Dataset) -> None:
 def test_a_module_that_stays_in_train_mode_is_named(standard: nn.Module, digits: Dataset) -> None:
     model = nn.Sequential(standard, nn.Identity(), Stubborn(10))
     (warning,) = check_model(model, digits, False)
-    assert warning.startswith("train mode stays on after model.eval() in 2,")
+    assert warning.startswith("train mode stays on after eval() in 2,")
 
 
 def test_noise_at_inference_is_told_with_its_size(standard: nn.Module, digits: Dataset) -> None:
@@ -181,9 +182,9 @@ def test_noise_at_inference_is_told_with_its_size(standard: nn.Module, digits: D
 @pytest.mark.parametrize(
     ("name", "mean", "std", "words"),
     [
-        ("sample", [0.5], [0.5], "scaled to [-1, 1] (mean 0.5, std 0.5) are right but"),
-        ("sample", [0.0], [1 / 255], "scaled to [0, 255] (mean 0, std 1/255) are right but"),
-        ("toy-balanced", [0.45, 0.5], [0.2, 0.05], "standardized by the data's own mean and std are right but"),
+        ("sample", [0.5], [0.5], "200 inputs scaled to [-1, 1] (mean 0.5, std 0.5) is "),
+        ("sample", [0.0], [1 / 255], "200 inputs scaled to [0, 255] (mean 0, std 1/255) is "),
+        ("toy-balanced", [0.45, 0.5], [0.2, 0.05], "standardized by the data's own mean and std is "),
     ],
 )
 def test_normalization_outside_is_told_and_gone_once_inside(
@@ -222,15 +223,22 @@ def test_log_probabilities_are_as_good_as_logits(standard: nn.Module, digits: Da
     assert check_model(model, digits, False) + probe(model, digits) == []
 
 
+def test_without_bounds_the_probe_at_the_largest_radius_is_left_out(standard: nn.Module, digits: Dataset) -> None:
+    for threat in (Threat(EPS, low=None, high=None), Threat(EPS, low=-1.0, scale=(1.0,) * 784)):
+        assert check_gradients(standard, digits, threat, 0, SILENT) == []
+        warnings = check_gradients(Around(standard, before=Reversed.apply), digits, threat, 0, SILENT)
+        assert not any("nowhere" in warning for warning in warnings)
+
+
 def test_rounded_inputs_look_robust_to_pgd_but_not_to_random_search_and_are_told(
     standard: nn.Module, digits: Dataset
 ) -> None:
     model = Around(standard, before=lambda x: (8 * x).round() / 8)
     x, y = as_input(digits.images[::10]), digits.labels[::10]
-    assert accuracy(model, PGD(EPS, 20)(model, x, y, torch.Generator().manual_seed(0)), y) > 0.8
+    assert accuracy(model, PGD(20)(model, x, y, EPS, torch.Generator().manual_seed(0)), y) > 0.8
     assert accuracy(model, random_search(model, x, y, 500), y) < 0.5
     (warning,) = probe(model, digits)
-    assert "blind on 100 % of 100 right samples" in warning
+    assert "blind on 100 % of 100 correctly classified samples" in warning
     assert "are 0 though its logits change" in warning
 
 

@@ -10,18 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from orat.attacks.apgd import APGD
-from orat.attacks.fab import FAB
-from orat.attacks.pgd import PGD
-from orat.attacks.square import Square
+from orat.attacks import APGD, FAB, PGD, Square
 from orat.core.console import Display
 from orat.core.errors import InputError
 from orat.data.catalog import load
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation.accuracy import correct
+from orat.evaluation import correct
 from orat.evaluation.searchers import Quick, quick
-from orat.models.folded import Replica
+from orat.models.folded import Folded
 from orat.models.mlp import MLP
 
 CPU = torch.device("cpu")
@@ -68,7 +65,7 @@ def robust(data: Dataset) -> Tensor:
     return ((x0 > 0.5).long() == data.labels) & ((x0 - 0.5).abs() > EPS)
 
 
-@pytest.mark.parametrize("attack", [APGD(EPS), Square(EPS)])
+@pytest.mark.parametrize("attack", [APGD(), Square()])
 def test_large_offsets_and_scales_hide_the_classes_from_a_half_and_not_from_float32(attack: APGD | Square) -> None:
     model, data = (Threshold(offset=1000) if isinstance(attack, APGD) else Threshold(scale=1e7)), points()
     searcher = quick(model, attack, "half", CPU)
@@ -81,9 +78,9 @@ def test_large_offsets_and_scales_hide_the_classes_from_a_half_and_not_from_floa
 
 
 # Not the cross-entropy at the large scale, where it is saturated in float32 too.
-CASES = [(APGD(EPS), 0, 1), (APGD(EPS), 1000, 1)]
-CASES += [(APGD(EPS, loss="dlr"), 0, 1), (APGD(EPS, loss="dlr"), 1000, 1), (APGD(EPS, loss="dlr"), 0, 1e7)]
-CASES += [(Square(EPS, queries=300), 0, 1), (Square(EPS, queries=300), 1000, 1), (Square(EPS, queries=300), 0, 1e7)]
+CASES = [(APGD(), 0, 1), (APGD(), 1000, 1)]
+CASES += [(APGD("dlr"), 0, 1), (APGD("dlr"), 1000, 1), (APGD("dlr"), 0, 1e7)]
+CASES += [(Square(queries=300), 0, 1), (Square(queries=300), 1000, 1), (Square(queries=300), 0, 1e7)]
 
 
 @pytest.mark.parametrize(("attack", "offset", "scale"), CASES)
@@ -91,16 +88,16 @@ def test_verdicts_are_those_of_float32_even_where_a_half_is_blind(
     attack: APGD | Square, offset: float, scale: float
 ) -> None:
     data = points()
-    right = correct(Threshold(offset, scale), data, {"attack": attack}, precision="half")
+    right = correct(Threshold(offset, scale), data, {"attack": attack}, EPS, precision="half")
     assert torch.equal(right["attack"], robust(data))
 
 
 def test_what_a_half_cannot_tell_is_attacked_in_float32() -> None:
     model, data = Threshold(offset=1000), points()
-    correct(model, data, {"apgd": APGD(EPS)}, precision="half")
+    correct(model, data, {"apgd": APGD()}, EPS, precision="half")
     assert max(model.gradients[torch.float32]) >= int(robust(data).sum())
     model = Threshold(scale=1e7)
-    correct(model, data, {"square": Square(EPS, queries=20)}, precision="half")
+    correct(model, data, {"square": Square(queries=20)}, EPS, precision="half")
     _, _, *again, _ = model.asked[torch.float32]  # without attack, where the half ended, in float32, where that ended
     assert len(again) == 21
     assert max(again) >= int(robust(data).sum())
@@ -110,18 +107,18 @@ def test_what_is_far_from_the_border_is_searched_in_halves_alone() -> None:
     data = points()
     far = data.take(((data.images[:, 0] - 0.5).abs() > EPS + 0.05).nonzero().squeeze(1))
     model = Threshold()
-    correct(model, far, {"apgd": APGD(EPS)}, precision="half")
+    correct(model, far, {"apgd": APGD()}, EPS, precision="half")
     assert {dtype: len(sizes) for dtype, sizes in model.gradients.items()} == {torch.bfloat16: 101}
     model = Threshold()
-    correct(model, far, {"square": Square(EPS, queries=20)}, precision="half")
+    correct(model, far, {"square": Square(queries=20)}, EPS, precision="half")
     assert len(model.asked[torch.float16]) >= 22  # its start, its queries, and the error where it ended
     assert len(model.asked[torch.float32]) == 3  # without attack, twice, and where it ended
 
 
-@pytest.mark.parametrize("attack", [PGD(EPS, 3), FAB(EPS, steps=3)])
+@pytest.mark.parametrize("attack", [PGD(3), FAB(steps=3)])
 def test_attacks_that_need_every_digit_are_made_in_float32(attack: PGD | FAB) -> None:
     model = Threshold()
-    correct(model, points(), {"attack": attack}, precision="half")
+    correct(model, points(), {"attack": attack}, EPS, precision="half")
     assert list(model.asked) == [torch.float32]
 
 
@@ -138,13 +135,13 @@ class Liar(Threshold):
         return torch.where(moved, -logits, logits)
 
 
-@pytest.mark.parametrize("kind", ["replica", "blind", "liar"])
+@pytest.mark.parametrize("kind", ["folded", "blind", "liar"])
 def test_any_attack_may_search_on_another_network_and_the_model_has_the_last_word(kind: str) -> None:
     model, data = Threshold(), points()
-    searcher = {"replica": Replica(model.last, torch.float32), "blind": Threshold(scale=0), "liar": Liar(data.images)}
-    right = correct(model, data, {"pgd": PGD(EPS, 20)}, searchers=lambda attack: searcher[kind])
+    searcher = {"folded": Folded(model.last, torch.float32), "blind": Threshold(scale=0), "liar": Liar(data.images)}
+    right = correct(model, data, {"pgd": PGD(20)}, EPS, searchers=lambda attack: searcher[kind])
     assert torch.equal(right["pgd"], robust(data))
-    assert bool(model.gradients) == (kind != "replica")  # else there was nothing to do again
+    assert bool(model.gradients) == (kind != "folded")  # else there was nothing to do again
 
 
 class HalfBlind(Threshold):
@@ -158,7 +155,7 @@ def test_what_a_quick_search_leaves_open_in_many_batches_is_attacked_in_few() ->
     data, model, searcher = points(), Threshold(), HalfBlind()
     data.images[::4, 1] = 0.9
     natural = (data.images[:, 0] > 0.5).long() == data.labels
-    right = correct(model, data, {"pgd": PGD(EPS, 20)}, batch_size=8, searchers=lambda attack: searcher)
+    right = correct(model, data, {"pgd": PGD(20)}, EPS, batch_size=8, searchers=lambda attack: searcher)
     assert torch.equal(right["pgd"], robust(data))
     seen, unseen = int((natural & (data.images[:, 1] < 0.5)).sum()), int((natural & (data.images[:, 1] > 0.5)).sum())
     assert len(searcher.gradients[torch.float32]) == 20 * -(-int(natural.sum()) // 8)
@@ -168,7 +165,7 @@ def test_what_a_quick_search_leaves_open_in_many_batches_is_attacked_in_few() ->
 
 def test_float32_asks_nothing_in_a_half() -> None:
     model = Threshold()
-    correct(model, points(), {"apgd": APGD(EPS), "square": Square(EPS, queries=5)}, precision="float32")
+    correct(model, points(), {"apgd": APGD(), "square": Square(queries=5)}, EPS, precision="float32")
     assert list(model.asked) == [torch.float32]
 
 
@@ -185,9 +182,9 @@ def test_accuracy_on_a_trained_network_is_within_one_sample_of_float32() -> None
         cross_entropy(model(x[index]), y[index]).backward()
         optimizer.step()
     data = splits.test.take(torch.arange(0, 1000, 5))
-    attacks = {"apgd-ce": APGD(0.04, steps=20), "apgd-t": APGD(0.04, loss="dlr-targeted", steps=10, targets=3)}
-    exact = correct(model, data, attacks, precision="float32")
-    searched = correct(model, data, attacks, precision="half")
+    attacks = {"apgd-ce": APGD(steps=20), "apgd-t": APGD("dlr-targeted", steps=10, targets=3)}
+    exact = correct(model, data, attacks, 0.04, precision="float32")
+    searched = correct(model, data, attacks, 0.04, precision="half")
     for name in attacks:
         count = int(exact[name].sum())
         assert abs(int(searched[name].sum()) - count) <= 1
@@ -195,14 +192,14 @@ def test_accuracy_on_a_trained_network_is_within_one_sample_of_float32() -> None
 
 
 @pytest.mark.parametrize("precision", ["int8", "", "bfloat16"])
-@pytest.mark.parametrize("attack", [APGD(EPS), PGD(EPS)])
+@pytest.mark.parametrize("attack", [APGD(), PGD()])
 def test_an_unknown_precision_is_refused(precision: str, attack: APGD | PGD) -> None:
     with pytest.raises(InputError, match=f"unknown precision '{precision}': .*known are auto, float32, half"):
         quick(Threshold(), attack, precision, CPU)
 
 
 @pytest.mark.parametrize(
-    ("attack", "names"), [(APGD(EPS), {"avx512_bf16", "amx_bf16"}), (Square(EPS), {"avx512_fp16", "amx_fp16"})]
+    ("attack", "names"), [(APGD(), {"avx512_bf16", "amx_bf16"}), (Square(), {"avx512_fp16", "amx_fp16"})]
 )
 def test_auto_is_a_half_where_the_processor_has_it_by_the_word_of_the_kernel(
     attack: APGD | Square, names: set[str]
@@ -228,7 +225,7 @@ def test_auto_follows_torchs_list_of_what_the_processor_can_do(
     capabilities: dict[str, bool], apgd: bool, square: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    for attack, expected in ((APGD(EPS), apgd), (Square(EPS), square)):
+    for attack, expected in ((APGD(), apgd), (Square(), square)):
         assert (quick(Threshold(), attack, "auto", CPU) is not None) == expected
         assert quick(Threshold(), attack, "float32", CPU) is None
         assert quick(Threshold(), attack, "half", CPU) is not None
@@ -247,9 +244,9 @@ def test_a_model_that_does_not_run_in_a_half_is_searched_in_float32_and_that_is_
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     data = points()
-    right = correct(Scattering(), data, {"apgd": APGD(EPS)}, display=Display(), precision="auto", batch_size=30)
+    right = correct(Scattering(), data, {"apgd": APGD()}, EPS, display=Display(), precision="auto", batch_size=30)
     assert torch.equal(right["apgd"], robust(data))
-    assert capsys.readouterr().err.count("apgd: the model does not run in a quicker form (scatter()") == 1
+    assert capsys.readouterr().err.count("apgd: searches on the network itself, since a faster form fails (") == 1
 
 
 class NeverAlone(Threshold):
@@ -263,6 +260,6 @@ class NeverAlone(Threshold):
 def test_a_searcher_is_tried_on_a_batch_as_it_comes_not_on_one_sample() -> None:
     data = points()
     searcher = NeverAlone()
-    right = correct(NeverAlone(), data, {"pgd": PGD(EPS, 20)}, searchers=lambda attack: searcher)
+    right = correct(NeverAlone(), data, {"pgd": PGD(20)}, EPS, searchers=lambda attack: searcher)
     assert torch.equal(right["pgd"], robust(data))
     assert searcher.gradients

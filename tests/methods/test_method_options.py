@@ -10,17 +10,20 @@ from pathlib import Path
 import pytest
 from quick_runs import quick
 from refusals import assert_refused_in_one_line
-from test_training import ONE_OF_EACH
 
 import orat
-from orat.cli.main import main, parser
+from orat.cli.main import main, parse
 from orat.core.console import SILENT
-from orat.methods import GAIRAT, MAIL, MART, METHODS, RAA, TRADES, WMMR, Method, Setting
+from orat.methods import AT, GAIRAT, MAIL, MART, METHODS, ORAT, RAA, ST, TRADES, WMMR, AoRR, Method, Setting
 from orat.training.run import Run, read_run
 from orat.training.setup import prepare, setting_of
 from orat.training.text import run_from
 
 NAN, INFINITY = float("nan"), float("inf")
+EACH = [
+    ST(), AT(), TRADES(), MART(), GAIRAT(), MAIL(), MAIL(form="trades"), WMMR(), RAA(), AoRR(m=0.2), ORAT(m=0.2),
+    ORAT(),
+]  # fmt: skip
 LATE = {"gairat": GAIRAT, "mail": MAIL, "raa": RAA}
 
 
@@ -99,19 +102,18 @@ def test_slope_and_bias_of_mail_are_the_authors_for_each_form_where_not_given() 
     assert (GAIRAT().shift, GAIRAT().weight) == (-1, "tanh")
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_an_attack_starts_where_the_methods_authors_start_it_unless_told_otherwise(name: str) -> None:
-    method = ONE_OF_EACH[name]
-    expected = "gaussian" if name.split()[0] in ("trades", "mart", "mail") else "uniform"
+@pytest.mark.parametrize("method", EACH)
+def test_an_attack_starts_where_the_methods_authors_start_it_unless_told_otherwise(method: Method) -> None:
+    expected = "gaussian" if isinstance(method, TRADES | MART | MAIL) else "uniform"
     assert Run(data="mnist", method=method).attack_start == expected
     for given in ("none", "uniform", "gaussian"):
         assert Run(data="mnist", method=method, attack_start=given).attack_start == given
 
 
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_the_record_of_any_method_brings_its_run_back_from_a_file(name: str, data: str, tmp_path: Path) -> None:
-    run = Run(data=data, method=ONE_OF_EACH[name])
+@pytest.mark.parametrize("method", EACH)
+def test_the_record_of_any_method_brings_its_run_back_from_a_file(method: Method, data: str, tmp_path: Path) -> None:
+    run = Run(data=data, method=method)
     (tmp_path / "run.json").write_text(json.dumps(run.record()))
     again = read_run(tmp_path)
     assert again == run
@@ -145,6 +147,10 @@ def test_every_field_of_a_method_changes_the_id() -> None:
     assert len({Run(data="mnist", method=method).id for method in runs}) == len(runs)
 
 
+def test_there_is_one_of_each() -> None:
+    assert {type(method) for method in EACH} == set(METHODS.values())
+
+
 @pytest.mark.parametrize("name", LATE)
 @pytest.mark.parametrize(
     ("epochs", "milestones", "expected"),
@@ -170,7 +176,7 @@ def test_a_run_hands_its_schedule_to_its_method(name: str, tiny: str) -> None:
 
 def parsed(*arguments: str) -> Run:
     """The run that these flags describe."""
-    return run_from(parser([]).parse(["train", *arguments]).texts)
+    return run_from(parse(["train", *arguments]).texts)
 
 
 def test_flags_reach_the_fields_of_their_method() -> None:

@@ -1,4 +1,4 @@
-"""Every training method against its paper's formula: values, gradients, limits, counts and what a step costs."""
+"""Every training method against the formula of its paper: values, gradients, limits, counts and cost of a step."""
 
 from __future__ import annotations
 
@@ -9,31 +9,40 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from one_step import beyond_first_epoch, network, played, real_attack, samples, second_step
-from quick_runs import quick
-from test_training import ONE_OF_EACH
+from one_step import (
+    beyond_first_epoch,
+    loss_of,
+    network,
+    played,
+    real_attack,
+    samples,
+    second_step,
+    setting,
+    without_input_checks,
+)
+from quick_runs import EVERY, ONE_OF_EACH, quick
 from threshold import threshold_model
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import orat
-from orat.attacks import PGD, TrainingAttack, pgd
-from orat.attacks import adversary as training_attack
 from orat.cli.cards import cards
 from orat.core.console import SILENT
 from orat.core.losses import mean_one
 from orat.core.types import Batch
-from orat.methods import METHODS, Method, Setting
+from orat.methods import AT, GAIRAT, MAIL, ORAT, RAA, ST, TRADES, WMMR, AoRR, Method
 from orat.methods.ranked_range import Ranked
+from orat.training.run import Run
 from orat.training.run_folder import RunFolder
+from orat.training.train import train
 
 
 def at_once(method: Method) -> Method:
-    """The method as after its first epoch: all of m is dropped, without a ramp."""
-    return replace(method, ramp=0) if isinstance(method, Ranked) else method
+    """The method without a ramp, so that all of m is dropped after the first epoch."""
+    return replace(method, ramp=0) if isinstance(method, Ranked) and method.m is not None else method
 
 
-TRIED = {name: at_once(method.filled("cifar10")) for name, method in ONE_OF_EACH.items()}  # all turn after one epoch
+ALL = {name: at_once(method.filled("cifar10")) for name, method in EVERY.items()}
+TRIED = {name: ALL[name] for name in ONE_OF_EACH}  # those with a formula in a paper
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -71,14 +80,14 @@ def sigmoid(z: Floats) -> Floats:
 
 
 def forward(parameters: list[Floats], x: Floats) -> Floats:
-    """The network of these tests."""
+    """The logits of the network of these tests."""
     first, shift, second, last = parameters
     return np.tanh(x @ first.T + shift) @ second.T + last
 
 
 @dataclass
 class View:
-    """What a formula may use: logits that move with the parameters, logits that do not, and labels."""
+    """The inputs of a formula: logits that move with the parameters, logits held fixed, and labels."""
 
     natural: Floats
     attacked: Floats
@@ -90,14 +99,14 @@ class View:
 
 
 def ranked(losses: Floats) -> float:
-    """The mean of those ranked 4 to 13 of 14: m = 0.2 and k = 0.95."""
+    """The mean of the losses ranked 4 to 13 of 14: m = 0.2 and k = 0.95."""
     return float(np.sort(losses)[::-1][3:13].mean())
 
 
 def min_max(v: View) -> float:
-    """Theorem 1, with the scalars where the authors start them: at the ranks 13 and 3 of the losses before."""
+    """Theorem 1 at the optimum for the losses of the epoch before: l_[13], and l_[3] - l_[13]."""
     start = np.sort(cross_entropy(v.first_attacked, v.y))[::-1]
-    lower, width = start[12], start[2]
+    lower, width = start[12], start[2] - start[12]
     clipped = np.maximum(width - np.maximum(cross_entropy(v.attacked, v.y) - lower, 0), 0)
     return 10 / 14 * lower + 11 / 14 * width - clipped.mean()
 
@@ -156,7 +165,7 @@ FORMULAS: dict[str, Callable[[View], float]] = {
 
 
 def finite_differences(function: Callable[[list[Floats]], float], at: list[Floats], step: float = 1e-6) -> list[Floats]:
-    """The gradient, by moving one number at a time there and back."""
+    """The gradient by central differences."""
     gradient = [np.zeros_like(part) for part in at]
     for part, slope in zip(at, gradient, strict=True):
         for place in np.ndindex(part.shape):
@@ -171,7 +180,8 @@ def finite_differences(function: Callable[[list[Floats]], float], at: list[Float
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_loss_and_gradient_are_those_of_the_papers_formula_with_what_is_detached_held_fixed(name: str) -> None:
+def test_loss_and_gradient_equal_the_formula_of_the_paper(name: str) -> None:
+    """Detached factors are held fixed in the differences, too."""
     first, attack = played(seed=3), played(seed=4)
     loss, ours = second_step(TRIED[name], attack, first)
     parameters = [parameter.detach().numpy().copy() for parameter in network().parameters()]
@@ -189,13 +199,13 @@ def test_loss_and_gradient_are_those_of_the_papers_formula_with_what_is_detached
         np.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_gradient_through_the_weights_of_wmmr_is_no_small_part() -> None:
+def test_the_gradient_through_the_weights_of_wmmr_is_a_large_part() -> None:
     (_, attached), (_, detached) = (second_step(TRIED[name], played()) for name in ("wmmr", "wmmr detached"))
     apart = sum((one - two).norm() ** 2 for one, two in zip(attached, detached, strict=True)) ** 0.5
     assert apart > 0.1 * sum(one.norm() ** 2 for one in attached) ** 0.5
 
 
-def test_the_attack_of_trades_ascends_the_divergence_from_the_natural_output() -> None:
+def test_the_attack_of_trades_ascends_the_divergence_from_the_natural_logits() -> None:
     for name in ("trades", "mail trades"):
         batch, attack = samples(), played()
         second_step(TRIED[name], attack)
@@ -205,7 +215,7 @@ def test_the_attack_of_trades_ascends_the_divergence_from_the_natural_output() -
         np.testing.assert_allclose(attack.objectives[-1](logits).numpy(), expected, rtol=1e-9)
 
 
-def test_the_attack_of_wmmr_ascends_the_weighted_loss_through_its_weight_unless_told_otherwise() -> None:
+def test_the_attack_of_wmmr_ascends_the_weighted_loss_with_the_gradient_through_the_weight() -> None:
     batch, attack = samples(), played()
     second_step(TRIED["wmmr"], attack)
     logits = attack.iterates[0].clone().requires_grad_()
@@ -222,37 +232,37 @@ def test_the_attack_of_wmmr_ascends_the_weighted_loss_through_its_weight_unless_
     plain = played()
     second_step(TRIED["wmmr detached"], plain)
     assert plain.objectives == []
-    assert torch.equal(plain.labels[-1], batch.y)  # the cross-entropy of the labels, as in adversarial training
+    assert torch.equal(plain.labels[-1], batch.y)  # without weights: the cross-entropy
 
 
-# Limits in which a method is another one.
+# Limits in which one method equals another.
 
-LAST_PLAIN = 2  # epoch: the one that is looked at
+LAST_PLAIN = 2  # the epoch of the compared step
 LIMITS: dict[str, tuple[Method, Method]] = {
-    "gairat of a huge shift": (orat.GAIRAT(shift=50, burn_in=0), orat.AT()),
-    "gairat of sigmoids of a huge shift": (orat.GAIRAT(weight="sigmoid", shift=50, burn_in=0), orat.AT()),
-    "gairat before its weights": (orat.GAIRAT(burn_in=LAST_PLAIN), orat.AT()),
-    "mail of mean 1 and slope 0": (orat.MAIL(scale="batch", slope=0, bias=-0.5, burn_in=0), orat.AT()),
-    "mail before its weights": (orat.MAIL(burn_in=LAST_PLAIN), orat.AT()),
+    "gairat of a huge shift": (GAIRAT(shift=50, burn_in=0), AT()),
+    "gairat of sigmoids of a huge shift": (GAIRAT(weight="sigmoid", shift=50, burn_in=0), AT()),
+    "gairat before its weights": (GAIRAT(burn_in=LAST_PLAIN), AT()),
+    "mail of mean 1 and slope 0": (MAIL(scale="batch", slope=0, bias=-0.5, burn_in=0), AT()),
+    "mail before its weights": (MAIL(burn_in=LAST_PLAIN), AT()),
     "mail on trades, of mean 1 and slope 0": (
-        orat.MAIL(form="trades", scale="batch", slope=0, bias=0, burn_in=0, beta=3),
-        orat.TRADES(beta=3),
+        MAIL(form="trades", scale="batch", slope=0, bias=0, burn_in=0, beta=3),
+        TRADES(beta=3),
     ),
-    "mail on trades before its weights": (orat.MAIL(form="trades", burn_in=LAST_PLAIN, beta=3), orat.TRADES(beta=3)),
-    "wmmr of alpha 0": (orat.WMMR(alpha=0), orat.AT()),
-    "wmmr of alpha 0, plain attack": (orat.WMMR(alpha=0, weighted_attack=False), orat.AT()),
-    "wmmr of alpha 0, detached": (orat.WMMR(alpha=0, detach_weights=True), orat.AT()),
-    "raa before its corrections": (orat.RAA(burn_in=LAST_PLAIN), orat.AT()),
-    "trades of beta 0": (orat.TRADES(beta=0), orat.ST()),
-    "aorr that drops nothing": (orat.AoRR(m=0), orat.ST()),
-    "orat that drops nothing": (orat.ORAT(m=0), orat.AT()),
+    "mail on trades before its weights": (MAIL(form="trades", burn_in=LAST_PLAIN, beta=3), TRADES(beta=3)),
+    "wmmr of alpha 0": (WMMR(alpha=0), AT()),
+    "wmmr of alpha 0, plain attack": (WMMR(alpha=0, weighted_attack=False), AT()),
+    "wmmr of alpha 0, detached": (WMMR(alpha=0, detach_weights=True), AT()),
+    "raa before its corrections": (RAA(burn_in=LAST_PLAIN), AT()),
+    "trades of beta 0": (TRADES(beta=0), ST()),
+    "aorr that drops nothing": (AoRR(m=0), ST()),
+    "orat that drops nothing": (ORAT(m=0), AT()),
 }
 ROUNDED = [name for name in LIMITS if "huge" in name or "slope 0" in name]  # weights are 1 up to a rounding
-CONSTANT_WEIGHTS = orat.MAIL(slope=0, bias=-0.5, burn_in=0)  # 3 times half
+CONSTANT_WEIGHTS = MAIL(slope=0, bias=-0.5, burn_in=0)  # 3 times half
 
 
 def assert_equal_steps(one: Method, two: Method, times: float = 1.0) -> None:
-    """Loss and gradients of a step with a real attack from the same seed, of one equal those of two, times a number."""
+    """A step with a real attack has the loss and the gradient of another method, times a number."""
     (loss, gradients), (other_loss, other_gradients) = (second_step(method, real_attack()) for method in (one, two))
     assert loss.item() == pytest.approx(times * other_loss.item(), rel=1e-12)
     for mine, other in zip(gradients, other_gradients, strict=True):
@@ -260,39 +270,39 @@ def assert_equal_steps(one: Method, two: Method, times: float = 1.0) -> None:
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_in_its_limit_a_method_has_the_loss_and_the_gradient_of_another(name: str) -> None:
+def test_in_a_limit_a_method_has_the_loss_and_the_gradient_of_another(name: str) -> None:
     assert_equal_steps(*LIMITS[name])
 
 
-def test_mail_as_coded_with_slope_0_has_one_and_a_half_times_the_loss_and_the_gradient_of_at() -> None:
-    assert_equal_steps(CONSTANT_WEIGHTS, orat.AT(), 1.5)
+def test_mail_with_slope_0_has_one_and_a_half_times_the_loss_and_the_gradient_of_at() -> None:
+    assert_equal_steps(CONSTANT_WEIGHTS, AT(), 1.5)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED.keys() - {"st", "at"}))
-def test_away_from_its_limit_no_method_is_at_or_st(name: str) -> None:
+def test_away_from_the_limits_no_method_equals_at_or_st(name: str) -> None:
     loss, _ = second_step(TRIED[name], real_attack())
-    for other in (orat.AT(), orat.ST()):
+    for other in (AT(), ST()):
         assert abs(loss - second_step(other, real_attack())[0]) > 1e-3
 
 
 @pytest.fixture(scope="module")
 def weights_of(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Tensor]]:
-    """The weights after a training of two epochs, each training done once."""
+    """The weights after two epochs; every run is trained once."""
     done: dict[str, dict[str, Tensor]] = {}
 
-    def train(method: Method, **changes: Any) -> dict[str, Tensor]:
+    def trained(method: Method, **changes: Any) -> dict[str, Tensor]:
         run = quick(tiny, method, **{"epochs": 2, "validation": 0.0, "attack_start": "uniform", **changes})
         if run.id not in done:
             folder = tmp_path_factory.mktemp("run")
-            orat.train(run, folder / "a", display=SILENT)
+            train(run, folder / "a", display=SILENT)
             done[run.id] = RunFolder(folder / "a").load_tensors("model")
         return done[run.id]
 
-    return train
+    return trained
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_in_its_limit_a_method_trains_the_same_weights_as_another(
+def test_in_a_limit_a_method_trains_the_same_weights_as_another(
     name: str, weights_of: Callable[..., dict[str, Tensor]]
 ) -> None:
     """To the bit where all weights of losses are exactly 1."""
@@ -302,12 +312,12 @@ def test_in_its_limit_a_method_trains_the_same_weights_as_another(
         torch.testing.assert_close(one[key], two[key], rtol=tolerance, atol=tolerance)
 
 
-def test_mail_as_coded_with_slope_0_trains_as_at_at_one_and_a_half_times_the_rate(
+def test_mail_with_slope_0_trains_as_at_with_one_and_a_half_times_the_rate(
     weights_of: Callable[..., dict[str, Tensor]],
 ) -> None:
     one = weights_of(CONSTANT_WEIGHTS, lr=0.04, weight_decay=0.0)
-    two = weights_of(orat.AT(), lr=0.06, weight_decay=0.0)
-    other = weights_of(orat.AT(), lr=0.04, weight_decay=0.0)
+    two = weights_of(AT(), lr=0.06, weight_decay=0.0)
+    other = weights_of(AT(), lr=0.04, weight_decay=0.0)
     for key in two:
         torch.testing.assert_close(one[key], two[key], rtol=1e-5, atol=1e-5)
     assert any((one[key] - other[key]).abs().max() > 1e-3 for key in one)
@@ -319,32 +329,30 @@ def test_mail_as_coded_with_slope_0_trains_as_at_at_one_and_a_half_times_the_rat
 @pytest.mark.parametrize(
     ("method", "steps", "expected"),
     [
-        (orat.GAIRAT(), 10, {0: "0.9997", 5: "0.119", 10: "6.1e-06"}),
-        (orat.GAIRAT(), 7, {0: "0.9997", 3: "0.119", 7: "2.2e-07"}),  # floor(7/2) = 3; -1 + 5(3-7)/3 = -7.667
-        (orat.GAIRAT(), 1, {0: "0.9997", 1: "0.119"}),
-        (orat.GAIRAT(weight="sigmoid"), 10, {0: "0.9820", 5: "0.269", 10: "0.0025"}),  # of 4, -1 and -6
-        (orat.GAIRAT(weight="sigmoid", shift=0.0), 7, {3: "0.500", 6: "0.0067"}),  # of 0 and -5
-        (orat.GAIRAT(weight="discrete"), 10, {0: "1.0", 4: "0.6364", 10: "0.0909"}),  # elevenths: 11, 7, 1
-        (orat.GAIRAT(weight="discrete"), 3, {0: "1.0", 1: "0.75", 3: "0.25"}),
+        (GAIRAT(), 10, {0: "0.9997", 5: "0.119", 10: "6.1e-06"}),
+        (GAIRAT(), 7, {0: "0.9997", 3: "0.119", 7: "2.2e-07"}),  # floor(7/2) = 3; -1 + 5(3-7)/3 = -7.667
+        (GAIRAT(), 1, {0: "0.9997", 1: "0.119"}),
+        (GAIRAT(weight="sigmoid"), 10, {0: "0.9820", 5: "0.269", 10: "0.0025"}),  # of 4, -1 and -6
+        (GAIRAT(weight="sigmoid", shift=0.0), 7, {3: "0.500", 6: "0.0067"}),  # of 0 and -5
+        (GAIRAT(weight="discrete"), 10, {0: "1.0", 4: "0.6364", 10: "0.0909"}),  # elevenths: 11, 7, 1
+        (GAIRAT(weight="discrete"), 3, {0: "1.0", 1: "0.75", 3: "0.25"}),
     ],
 )
-def test_weights_of_gairat_are_those_computed_by_hand(
-    method: orat.GAIRAT, steps: int, expected: dict[int, str]
-) -> None:
+def test_weights_of_gairat_are_those_computed_by_hand(method: GAIRAT, steps: int, expected: dict[int, str]) -> None:
     weights = method.log_weights(torch.tensor(list(expected)), steps).exp()
     for weight, digits in zip(weights.tolist(), expected.values(), strict=True):
         assert weight == pytest.approx(float(digits), abs=half_of_last_digit(digits))
 
 
 def half_of_last_digit(digits: str) -> float:
-    """Up to where a rounded number is known."""
+    """The rounding error of a printed number."""
     mantissa, _, exponent = digits.partition("e")
     return 0.51 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
-def test_weights_of_gairat_are_numbers_of_mean_1_where_floats_know_only_zeros() -> None:
-    method, all_withstood = orat.GAIRAT(shift=-10.0), torch.full((32,), 10)
-    assert ((1 + torch.tanh(torch.tensor(-15.0))) / 2).item() == 0  # what all of them are in single precision
+def test_weights_of_gairat_have_mean_1_where_a_float_would_round_all_of_them_to_0() -> None:
+    method, all_withstood = GAIRAT(shift=-10.0), torch.full((32,), 10)
+    assert ((1 + torch.tanh(torch.tensor(-15.0))) / 2).item() == 0  # every weight in single precision
     assert mean_one(method.log_weights(all_withstood, 10)).tolist() == [1.0] * 32
     all_withstood[3] = 0
     one_owns_all = [32.0 if place == 3 else 0.0 for place in range(32)]
@@ -355,7 +363,7 @@ def test_weights_of_gairat_are_numbers_of_mean_1_where_floats_know_only_zeros() 
 
 
 def logits_of_margin(margin: float) -> list[float]:
-    """Of two classes whose probabilities are this far apart; -1 is not reached but for a rounding."""
+    """Logits of two classes whose probabilities have this margin; -1 up to a rounding."""
     labeled = max((1 + margin) / 2, 1e-12)
     return [float(np.log(labeled)), float(np.log(1 - labeled))]
 
@@ -363,48 +371,47 @@ def logits_of_margin(margin: float) -> list[float]:
 @pytest.mark.parametrize(
     ("method", "expected"),
     [
-        (orat.MAIL().filled("mnist"), {-1: "2.98", -0.75: "2.77", -0.5: "1.50", 0: "0.020", 0.5: "1.4e-04"}),
+        (MAIL().filled("mnist"), {-1: "2.98", -0.75: "2.77", -0.5: "1.50", 0: "0.020", 0.5: "1.4e-04"}),
         (
-            orat.MAIL(form="trades").filled("mnist"),
+            MAIL(form="trades").filled("mnist"),
             {-1: "2.642", -0.5: "2.193", 0: "1.50", 0.5: "0.807"},
         ),  # 3 sigmoid(2, 1, 0, -1)
-        (orat.MAIL(slope=1.0, bias=-1.5), {-0.5: "0.807", -1: "1.133"}),  # 3 sigmoid(-1, -0.5)
+        (MAIL(slope=1.0, bias=-1.5), {-0.5: "0.807", -1: "1.133"}),  # 3 sigmoid(-1, -0.5)
     ],
 )
-def test_weights_of_mail_are_those_computed_by_hand(method: orat.MAIL, expected: dict[float, str]) -> None:
+def test_weights_of_mail_are_those_computed_by_hand(method: MAIL, expected: dict[float, str]) -> None:
     logits = torch.tensor([logits_of_margin(margin) for margin in expected], dtype=torch.float64, requires_grad=True)
     zeros = torch.zeros(len(expected), dtype=torch.long)
-    weights = method.weights(logits, Batch(logits, zeros, zeros))
+    weights = method.weights(logits, zeros)
     assert not weights.requires_grad
     for weight, digits in zip(weights.tolist(), expected.values(), strict=True):
         assert weight == pytest.approx(float(digits), abs=half_of_last_digit(digits))
 
 
 def test_gairat_counts_the_points_before_each_step_that_keep_the_label() -> None:
-    """On the model that turns at 0.5, 4 steps of 0.05 lead from x straight down to x - 0.2."""
+    """The border of the model is at 0.5; 4 steps of 0.05 lead from x straight down to x - 0.2."""
     first = torch.tensor([0.49, 0.51, 0.56, 0.61, 0.66, 0.9])
     kappa = np.array([0, 1, 2, 3, 4, 4])  # 0.66 falls in the last step only, which is not counted
     x = torch.stack([first, torch.full_like(first, 0.5)], 1)
     batch = Batch(x, torch.ones(6, dtype=torch.long), torch.arange(6))
-    attack = TrainingAttack(PGD(0.2, 4, start="none"), torch.Generator())
-    method = orat.GAIRAT(burn_in=0)
-    state = method.start(Setting(6, 6, 2, steps=1, epochs=1, attack_steps=4))
-    loss = method.loss(threshold_model(), batch, attack, state, 1)
+    method = GAIRAT(burn_in=0)
+    state = method.start(setting(batch, 2))
+    loss = loss_of(method, threshold_model(), batch, real_attack(4, "none"), state, 1)
     lead = 2 * (first.double().numpy() - 0.2 - 0.5)  # of class 1, at the end of the attack
     assert loss.item() == pytest.approx((geometric(kappa) * np.log(1 + np.exp(-lead))).mean(), rel=1e-4)
 
 
-def test_gairat_counts_a_sample_that_comes_back_to_its_label() -> None:
-    """It is a count, not the first crossing: right, wrong, right, wrong is 2, as right, right, wrong, wrong."""
+def test_gairat_counts_points_and_not_the_first_crossing_of_the_border() -> None:
+    """Right, wrong, right, wrong counts 2, as right, right, wrong, wrong does."""
     attack, shuffled = played(), played()
     shuffled.iterates = attack.iterates[[0, 3, 1, 2]]
     assert second_step(TRIED["gairat"], attack)[0] == second_step(TRIED["gairat"], shuffled)[0]
 
 
 @pytest.mark.parametrize("start", ["none", "gaussian", "uniform"])
-def test_the_traced_attack_is_pgd_and_its_trace_what_the_network_says_before_each_step(start: str) -> None:
+def test_the_traced_attack_is_pgd_with_the_logits_before_each_step(start: str) -> None:
     model, batch = network(), samples()
-    adv, iterates = real_attack(3, start).traced(model, batch.x, batch.y)
+    adv, iterates = real_attack(3, start).on(model).traced(batch.x, batch.y)
     generator = torch.Generator().manual_seed(0)
     noise = {
         "none": 0.0,
@@ -425,19 +432,19 @@ def test_the_traced_attack_is_pgd_and_its_trace_what_the_network_says_before_eac
     assert not adv.requires_grad
 
 
-# What a step does to the network, and what it costs.
+# The effects and the cost of a step.
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100])
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", ALL)
 def test_every_method_learns_with_any_number_of_classes(name: str, classes: int) -> None:
-    method, model, batch, attack = TRIED[name], network(classes).float(), samples(classes), real_attack()
+    method, model, batch, attack = ALL[name], network(classes).float(), samples(classes), real_attack()
     batch = Batch(batch.x.float(), batch.y, batch.id)
     state = beyond_first_epoch(method, model, batch, attack, classes)
     optimizer = torch.optim.SGD([{"params": model.parameters()}, *state.param_groups(0.01)], lr=0.01)
     for epoch in (2, 3, 4):
         optimizer.zero_grad()
-        loss = method.loss(model, batch, attack, state, epoch)
+        loss = loss_of(method, model, batch, attack, state, epoch)
         loss.backward()
         assert loss.isfinite()
         for parameter in model.parameters():
@@ -448,7 +455,7 @@ def test_every_method_learns_with_any_number_of_classes(name: str, classes: int)
 
 
 def passes(method: Method, steps: int) -> tuple[int, int]:
-    """Forward and backward passes of the network in one step after the burn-in, as its last layer sees them."""
+    """The forward and backward passes through the last layer in one step after the burn-in."""
     model, batch, attack = network(), samples(), real_attack(steps)
     state = beyond_first_epoch(method, model, batch, attack)
     seen = {"forward": 0, "backward": 0}
@@ -458,26 +465,26 @@ def passes(method: Method, steps: int) -> tuple[int, int]:
 
     model[-1].register_forward_hook(count("forward"))
     model[-1].register_full_backward_hook(count("backward"))
-    method.loss(model, batch, attack, state, 2).backward()
+    loss_of(method, model, batch, attack, state, 2).backward()
     return seen["forward"], seen["backward"]
 
 
 @pytest.mark.parametrize("steps", [1, 4])
-@pytest.mark.parametrize("name", TRIED)
-def test_a_step_costs_what_the_card_says(name: str, steps: int) -> None:
-    """So that counting, weighing and correcting add no pass of the network."""
-    card = "trades" if name == "mail trades" else METHODS.name_of(type(TRIED[name]))
-    assert passes(TRIED[name], steps) == cards()[card].cost(steps)
+@pytest.mark.parametrize("name", ALL)
+def test_a_step_costs_as_many_passes_as_the_card_says(name: str, steps: int) -> None:
+    """Counts, weights and corrections add no pass through the network."""
+    card = "trades" if name == "mail trades" else Run(method=ALL[name]).method_name
+    assert passes(ALL[name], steps) == cards()[card].cost(steps)
 
 
-@pytest.mark.parametrize("name", TRIED)
-def test_attacks_see_running_statistics_and_losses_those_of_the_batch(name: str) -> None:
-    """Batch norm counts the passes in training mode: those that are learned from, and no other."""
-    method, batch, attack = TRIED[name], samples(), real_attack()
+@pytest.mark.parametrize("name", ALL)
+def test_attacks_use_running_statistics_and_losses_the_statistics_of_the_batch(name: str) -> None:
+    """Batch norm counts the passes in training mode: only the passes that are learned from."""
+    method, batch, attack = ALL[name], samples(), real_attack()
     model = nn.Sequential(nn.BatchNorm1d(6).double(), *network()).train()
     state = beyond_first_epoch(method, model, batch, attack)
     model[0].reset_running_stats()
-    method.loss(model, batch, attack, state, 2)
+    loss_of(method, model, batch, attack, state, 2)
     assert model[0].num_batches_tracked == {"trades": 2, "mail trades": 2, "mart": 2}.get(name, 1)
     assert all(module.training for module in model.modules())
     assert all(parameter.requires_grad for parameter in model.parameters())
@@ -490,7 +497,7 @@ WAITING = {
 
 
 class NothingWaits(TorchDispatchMode):
-    """Refuses every operator for which the host would wait until the device is done."""
+    """Refuses every operator at which the host would wait for the device."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
@@ -500,39 +507,38 @@ class NothingWaits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", ALL)
 def test_no_step_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pgd, training_attack):
-        monkeypatch.setattr(module, "check_images", lambda x: None)  # which looks at values on CPUs only
-    method, model, batch, attack = TRIED[name], network(), samples(), real_attack()
+    without_input_checks(monkeypatch)
+    method, model, batch, attack = ALL[name], network(), samples(), real_attack()
     state = beyond_first_epoch(method, model, batch, attack)
     with NothingWaits():
         for epoch in (1, 2):
-            method.loss(model, batch, attack, state, epoch).backward()
+            loss_of(method, model, batch, attack, state, epoch).backward()
 
 
 @pytest.mark.parametrize(
     "wait",
     [lambda x: x.sum().item(), lambda x: bool(x[0] > 0), lambda x: x[x > 0], lambda x: x.nonzero(), torch.unique],
 )
-def test_the_guard_against_waiting_sees_it(wait: Callable[[Tensor], object]) -> None:
+def test_the_guard_of_these_tests_sees_every_wait(wait: Callable[[Tensor], object]) -> None:
     with NothingWaits(), pytest.raises(AssertionError, match="waits for the device"):
         wait(torch.arange(4.0))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", ALL)
 def test_no_step_waits_for_a_real_gpu(name: str) -> None:
-    method, model, here = TRIED[name], network().to("cuda"), samples()
+    method, model, here = ALL[name], network().to("cuda"), samples()
     batch = Batch(here.x.to("cuda"), here.y.to("cuda"), here.id.to("cuda"))
-    attack = TrainingAttack(PGD(0.2, 4), torch.Generator("cuda").manual_seed(0))
+    attack = real_attack(device="cuda")
     state = beyond_first_epoch(method, model, batch, attack)
     losses = []
-    torch.cuda.set_sync_debug_mode("error")  # which raises where anything waits
+    torch.cuda.set_sync_debug_mode("error")  # raises at every wait
     try:
         for epoch in (1, 2):
-            losses.append(method.loss(model, batch, attack, state, epoch))
+            losses.append(loss_of(method, model, batch, attack, state, epoch))
             losses[-1].backward()
         with pytest.raises(RuntimeError, match="synchroniz"):
             losses[0].item()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import orat
-from orat.attacks import PGD, TrainingAttack
+from orat.attacks import PGD, Adversary, Threat
 from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.data.source import Dataset
@@ -45,13 +45,13 @@ def samples(seed: int = 0) -> Batch:
     return Batch(x, (x[:, 0] > 0.5).long(), torch.arange(N))
 
 
-def no_attack() -> TrainingAttack:
-    return TrainingAttack(PGD(0.0, 0), torch.Generator())
+def no_attack(model: nn.Module | None = None) -> Adversary:
+    return Adversary(PGD(0), Threat(0.0), model or network(7), torch.Generator())
 
 
 def look(state: Watch, batch: Batch, model: nn.Module | None = None) -> None:
     model = model or network(7)
-    state.watch(model, batch, no_attack(), model(batch.x))
+    state.watch(model, batch, no_attack(model), model(batch.x))
 
 
 def test_what_is_remembered_of_a_sample_is_said_by_the_scout_that_does_not_learn_it() -> None:
@@ -278,14 +278,14 @@ def test_scouts_are_the_cheaper_of_a_quick_network_and_the_runs_own(
     model: str, shape: tuple[int, ...], expected: str
 ) -> None:
     train = Dataset(torch.zeros(2, *shape), torch.tensor([0, 1]), ("a", "b"))
-    assert cheaper(Run(data="mine.npz", method=orat.ORAT(), model=model, eps=0.1), train) == expected
+    assert cheaper(Run(data="mine.npz", method=orat.methods.ORAT(), model=model, eps=0.1), train) == expected
 
 
 def scouted(n: int, epochs: int, cost: float, batch_size: int = 128, quick: bool = True) -> tuple[int, int]:
     """The epochs and the batches of scouts in a setting."""
     scouts = Scouts(network, cost, quick)
     setting = Setting(n, n, 2, steps=10, epochs=epochs, batch_size=batch_size, scouts=lambda name: scouts)
-    state = orat.ORAT().start(setting)
+    state = orat.methods.ORAT().start(setting)
     return state.ahead, state.batch_size
 
 
@@ -303,8 +303,8 @@ def test_scouts_learn_enough_within_a_share_of_what_the_run_costs() -> None:
 
 def test_a_scouting_epoch_costs_what_its_arithmetic_is() -> None:
     """Of the same network: an answer and a lesson a sample, against two for each step of the attack and a lesson."""
-    parts = prepare(Run(data="sample", method=orat.ORAT()))
-    run = Run(data="sample", method=orat.ORAT(), attack_steps=10)
+    parts = prepare(Run(data="sample", method=orat.methods.ORAT()))
+    run = Run(data="sample", method=orat.methods.ORAT(), attack_steps=10)
     assert scouts(run, parts, run.model).cost == pytest.approx(4 / 23)
     assert scouts(replace(run, attack_steps=1), parts, run.model).cost == pytest.approx(4 / 5)
     assert [scouts(run, parts, name).quick for name in (run.model, "quick_cnn")] == [False, True]
@@ -312,12 +312,12 @@ def test_a_scouting_epoch_costs_what_its_arithmetic_is() -> None:
 
 def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
     setting = Setting(100, 100, 2, steps=10, epochs=20, scouts=lambda name: Scouts(network, 0.2, quick=True))
-    state = orat.ORAT().start(setting)
+    state = orat.methods.ORAT().start(setting)
     assert isinstance(state, Watch)
     assert (state.asked, state.ahead, state.rule) == ("both", 8, Rule("chance", 0.7, 1, None, 0.9))
-    assert orat.ORAT(scout_epochs=3).start(setting).ahead == 3
-    assert not isinstance(orat.ORAT(m=0.3).start(setting), Watch)
-    counted = orat.ORAT(m=0.3, score="natural", burn_in=2, memory=0.5, measure="margin").start(setting)
+    assert orat.methods.ORAT(scout_epochs=3).start(setting).ahead == 3
+    assert not isinstance(orat.methods.ORAT(m=0.3).start(setting), Watch)
+    counted = orat.methods.ORAT(m=0.3, score="natural", burn_in=2, memory=0.5, measure="margin").start(setting)
     assert isinstance(counted, Watch)
     assert (counted.ahead, counted.rule) == (0, Rule("margin", 0.5, 2, 30))
 
@@ -327,7 +327,7 @@ def test_orat_without_m_starts_scouts_and_with_m_the_papers_ranks() -> None:
 
 def trained(folder: Path, **more: Any) -> Path:
     """Eight quick epochs on the bundled digits, nothing given."""
-    method = orat.ORAT(scout_epochs=8)
+    method = orat.methods.ORAT(scout_epochs=8)
     run = Run(data="sample", method=method, eps=0.02, attack_steps=1, epochs=8, milestones=(), **more)
     orat.train(run, folder, display=SILENT, device="cpu")
     return folder

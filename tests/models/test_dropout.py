@@ -141,7 +141,9 @@ def larger(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_lenet_stopped_in_the_middle_of_an_epoch_goes_on_dropping_where_it_was(
     larger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = quick(larger, orat.AT(), model="lenet", epochs=2, validation=0.0, attack_steps=1, batch_size=20, seed=5)
+    run = quick(
+        larger, orat.methods.AT(), model="lenet", epochs=2, validation=0.0, attack_steps=1, batch_size=20, seed=5
+    )
     before = torch.get_rng_state()
     orat.train(run, tmp_path / "whole", display=SILENT)
     assert torch.equal(before, torch.get_rng_state())

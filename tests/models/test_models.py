@@ -170,7 +170,7 @@ def test_points_need_a_perceptron(name):
 @pytest.mark.parametrize(
     ("shape", "classes", "mean", "std", "message"),
     [
-        (COLOR, 1, None, None, "a classifier of 1 classes"),
+        (COLOR, 1, None, None, "classes = 1: a classifier has at least 2"),
         ((), 2, None, None, r"inputs of shape \(\) hold no values"),
         ((3, 0, 32), 2, None, None, r"inputs of shape \(3, 0, 32\) hold no values"),
         (COLOR, 2, (0.5,), None, "mean has 1 values for 3 channels"),

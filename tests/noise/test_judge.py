@@ -14,7 +14,7 @@ from torch import Tensor
 from orat.core.errors import InputError
 from orat.noise import inject as noise
 from orat.noise.judge import RELIABLE, Verdict, combine, judge, limited, margin
-from orat.noise.posterior import isotonic
+from orat.noise.matrix import isotonic
 
 
 def log_probs(true: Tensor, sharpness: float, seed: int = 0, classes: int = CLASSES) -> Tensor:

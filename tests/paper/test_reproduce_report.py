@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from orat.cli.main import main
-from orat.models.catalog import build
-from orat.models.operations import forward_operations
+from orat.models.catalog import build, forward_operations
 from orat_paper.reproduce import tables
 from orat_paper.reproduce.artifacts import ACCURACY, AUTOMATIC, Artifact, artifact, artifacts
 from orat_paper.reproduce.cells import Cell, choose

@@ -207,7 +207,7 @@ def test_autoattack_is_run_on_the_trained_networks_once(
     asked = []
 
     def examine(model: Any, test: Any, plan: Any, folder: Path, display: Any, searchers: Any) -> None:
-        asked.append((folder.name, plan.attacks, plan.eps, len(test)))
+        asked.append((folder.name, plan.attacks, plan.threat.eps, len(test)))
         folder.mkdir()
         (folder / "report.json").write_text(json.dumps({"accuracy": {"natural": 0.9, "autoattack": 0.5}}))
 

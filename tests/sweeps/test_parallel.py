@@ -27,11 +27,11 @@ from orat.training.train import Job
 
 CPU = torch.device("cpu")
 METHODS: dict[str, Method] = {
-    "at": orat.AT(),
-    "orat": orat.ORAT(m=0.2),
-    "by scalars": orat.ORAT(m=0.2, solver="minmax"),
-    "gairat": orat.GAIRAT(burn_in=1),
-    "raa": orat.RAA(burn_in=1),
+    "at": orat.methods.AT(),
+    "orat": orat.methods.ORAT(m=0.2),
+    "by scalars": orat.methods.ORAT(m=0.2, solver="minmax"),
+    "gairat": orat.methods.GAIRAT(burn_in=1),
+    "raa": orat.methods.RAA(burn_in=1),
 }
 
 
@@ -95,7 +95,12 @@ def tensors(thing: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
 def test_no_tensor_is_shared_between_runs(tiny: str, tmp_path: Path) -> None:
     sittings = [
         Sitting(
-            tmp_path / str(seed), quick(tiny, orat.ORAT(m=0.2, solver="minmax"), seed=seed), None, CPU, SILENT, "auto"
+            tmp_path / str(seed),
+            quick(tiny, orat.methods.ORAT(m=0.2, solver="minmax"), seed=seed),
+            None,
+            CPU,
+            SILENT,
+            "auto",
         )
         for seed in (0, 1)
     ]
@@ -127,7 +132,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("kind", ["recorded", "compiled"])
 def test_gpu_runs_at_once_end_as_alone_to_the_bit(kind: str, pictures: str, tmp_path: Path) -> None:
     """Records of two runs that were made on one stream share a workspace, and end otherwise: seen on LeNet."""
-    methods = (orat.AT(), orat.ORAT(m=0.2), orat.MART(), orat.AT())
+    methods = (orat.methods.AT(), orat.methods.ORAT(m=0.2), orat.methods.MART(), orat.methods.AT())
     runs = {
         str(seed): Run(data=pictures, method=method, model="lenet", eps=0.1, epochs=4, augment="none", seed=seed)
         for seed, method in enumerate(methods)
@@ -144,7 +149,9 @@ def test_gpu_runs_at_once_end_as_alone_to_the_bit(kind: str, pictures: str, tmp_
 def test_results_come_in_the_order_of_the_runs_and_a_finished_run_is_not_trained_again(
     tiny: str, tmp_path: Path
 ) -> None:
-    runs: dict[str | Path, Run] = {tmp_path / str(seed): quick(tiny, orat.AT(), seed=seed, epochs=1) for seed in (2, 0)}
+    runs: dict[str | Path, Run] = {
+        tmp_path / str(seed): quick(tiny, orat.methods.AT(), seed=seed, epochs=1) for seed in (2, 0)
+    }
     first = train_many(runs, device="cpu", display=SILENT)
     assert list(first) == list(runs)
     assert train_many(runs, device="cpu", display=SILENT) == first
@@ -152,7 +159,7 @@ def test_results_come_in_the_order_of_the_runs_and_a_finished_run_is_not_trained
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_what_a_run_took_is_given_back_when_it_ends(broken: bool, tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT(), epochs=1, **({"lr": 1e30, "warmup": 0.0} if broken else {}))
+    run = quick(tiny, orat.methods.AT(), epochs=1, **({"lr": 1e30, "warmup": 0.0} if broken else {}))
     sitting = Sitting(tmp_path / "run", run, None, CPU, SILENT, "auto")
     assert isinstance(sitting.job, Job)
     learner = weakref.ref(sitting.job.learner)
@@ -169,8 +176,8 @@ def test_what_a_run_took_is_given_back_when_it_ends(broken: bool, tiny: str, tmp
 
 def test_a_run_that_breaks_leaves_its_error_and_the_others_go_on(tiny: str, tmp_path: Path) -> None:
     runs: dict[str | Path, Run] = {
-        tmp_path / "broken": quick(tiny, orat.AT(), lr=1e30, warmup=0.0),
-        tmp_path / "whole": quick(tiny, orat.AT(), epochs=1),
+        tmp_path / "broken": quick(tiny, orat.methods.AT(), lr=1e30, warmup=0.0),
+        tmp_path / "whole": quick(tiny, orat.methods.AT(), epochs=1),
     }
     results = train_many(runs, device="cpu", display=SILENT)
     assert "nan" in results[tmp_path / "broken"]["error"]

@@ -29,7 +29,7 @@ from orat.sweeps.trials import Trials, silence
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.text import run_from, texts_of
-from orat.training.train import Job
+from orat.training.train import Session
 
 QUICK = [
     "--model", "mlp-8", "--epochs", "2", "--lr", "0.3", "--batch-size", "32", "--eps", "0.05", "--augment", "none",
@@ -40,7 +40,7 @@ SHORT: dict[str, Any] = {"model": "mlp-8", "epochs": 1, "eps": 0.05, "lr": 0.3, 
 
 def short(data: str, method: Method | None = None, **changes: Any) -> Run:
     """A run of one epoch."""
-    return quick(data, method or orat.AT(), **{**SHORT, **changes})
+    return quick(data, method or orat.methods.AT(), **{**SHORT, **changes})
 
 
 def found(run: Run, over: dict[str, Any], out: Path, **more: Any) -> list[dict[str, Any]]:
@@ -55,9 +55,9 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "method",
     [
-        orat.ST(), orat.AT(), orat.TRADES(beta=2), orat.MART(), orat.GAIRAT(burn_in=1), orat.MAIL(form="trades"),
-        orat.WMMR(detach_weights=True), orat.RAA(persistent=True), orat.AoRR(m=7, k=250),
-        orat.ORAT(m=0.2, solver="minmax", ramp=3),
+        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(), orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
+        orat.methods.WMMR(detach_weights=True), orat.methods.RAA(persistent=True), orat.methods.AoRR(m=7, k=250),
+        orat.methods.ORAT(m=0.2, solver="minmax", ramp=3),
     ],
 )  # fmt: skip
 def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
@@ -70,11 +70,11 @@ def test_the_flags_of_a_run_give_it_back(method: Method, tiny: str) -> None:
 
 
 def test_what_a_run_takes_from_the_searched_field_follows_it(tiny: str) -> None:
-    run = Run(data="mnist", method=orat.AT(), epochs=10)
+    run = Run(data="mnist", method=orat.methods.AT(), epochs=10)
     texts = texts_of(run)
     assert run_from(texts | {"eps": "0.4"}).attack_step_size == 0.1
     assert run_from(texts | {"epochs": "100"}).milestones == (40, 80)
-    own = texts_of(quick(tiny, orat.AT(), attack_step_size=0.03))
+    own = texts_of(quick(tiny, orat.methods.AT(), attack_step_size=0.03))
     assert run_from(own | {"eps": "0.4"}).attack_step_size == 0.03
 
 
@@ -128,7 +128,7 @@ def test_1_is_a_count_and_1_0_is_everything() -> None:
 def test_what_cannot_be_searched_is_refused_in_one_line(
     over: dict[str, Any], words: str, tiny: str, tmp_path: Path
 ) -> None:
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     assert_refused_in_one_line(lambda: found(run, over, tmp_path / "a"), words)
     assert not (tmp_path / "a").exists()
 
@@ -185,14 +185,16 @@ def test_by_says_which_figure_of_the_chosen_epoch_ranks(tiny: str, tmp_path: Pat
             for line in lines:
                 better = {"natural": 1.0, "pgd10": 1.0}
                 line["validation"] = planted[row["setting"]["lr"]] if line["epoch"] == row["epoch"] else better
-            folder.write_history(lines)
+            folder.truncate("history.jsonl", 0)
+            for line in lines:
+                folder.append("history.jsonl", line)
         rows = found(short(tiny, epochs=2), {"lr": [0.1, 0.3]}, tmp_path / by, by=by)
         assert [row["setting"]["lr"] for row in rows] == order
         assert [row["validation"] for row in rows] == [planted[lr] for lr in order]
 
 
 def test_the_table_is_written_with_and_without_the_test_set(tiny: str, tmp_path: Path) -> None:
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": [0.1, 0.95], "k": [0.9, 1.0]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": [0.1, 0.95], "k": [0.9, 1.0]}
     rows = found(run, over, tmp_path)
     with (tmp_path / "search.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -217,9 +219,9 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
         def line(self, text: str) -> None:
             heard.append(text)
 
-    steps = Job.steps
-    monkeypatch.setattr(Job, "steps", lambda job: (heard.append("trains"), steps(job))[1])
-    run = short(tiny, orat.ORAT(m=0.1))
+    events = Session.events
+    monkeypatch.setattr(Session, "events", lambda *arguments: (heard.append("trains"), events(*arguments))[1])
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     rows = search(run, {"m": [0.6, 280, 0.2], "k": [0.5, 1.0]}, tmp_path, device="cpu", display=Listening(shown=False))
     before = heard[: heard.index("trains")]
     assert [text.partition(" is left out: ")[0] for text in before] == ["m-0.6-k-0.5", "m-280-k-0.5"]
@@ -230,7 +232,7 @@ def test_a_combination_that_makes_no_run_is_named_before_anything_is_trained_and
 
 
 def test_where_no_combination_makes_a_run_nothing_is_written(tiny: str, tmp_path: Path) -> None:
-    run = short(tiny, orat.ORAT(m=0.1))
+    run = short(tiny, orat.methods.ORAT(m=0.1))
     assert_refused_in_one_line(
         lambda: found(run, {"m": [0.6, 0.7], "k": [0.5]}, tmp_path / "a"), "k = 0.5, m = 0.6: losses ranked"
     )
@@ -244,7 +246,7 @@ def test_a_run_that_breaks_is_last_in_the_table_with_its_reason_and_not_trained_
     assert [row["setting"]["lr"] for row in rows] == [0.3, 1e30]
     assert "nan" in rows[1]["error"]
     assert (rows[1]["validation"], rows[1]["epoch"]) == ({}, None)
-    monkeypatch.setattr(Job, "steps", None)
+    monkeypatch.setattr(Session, "events", None)
     assert found(short(tiny), {"lr": [1e30, 0.3]}, tmp_path) == rows
 
 
@@ -263,20 +265,22 @@ def test_finished_runs_are_not_trained_again_and_need_no_data(
         with monkeypatch.context() as patch:
             for name in ("prepare", "build_model"):
                 patch.setattr(searching, name, None)
-            patch.setattr(Job, "steps", None)
+            patch.setattr(Session, "events", None)
             assert found(short(tiny), {"lr": [0.1, 0.3]}, out, trials=trials) == rows
 
 
 def test_another_search_in_the_same_folder_is_refused_with_the_difference(tiny: str, tmp_path: Path) -> None:
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": [0.1, 0.2]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": [0.1, 0.2]}
     found(run, over, tmp_path)
     others: dict[str, Any] = {
         "m: ['0.1', '0.2'] there, ['0.1', '0.3'] here": lambda: found(run, {"m": [0.1, 0.3]}, tmp_path),
         "k: None there, ['0.9', '1.0'] here": lambda: found(run, over | {"k": [0.9, 1.0]}, tmp_path),
         "by: pgd10 there, natural here": lambda: found(run, over, tmp_path, by="natural"),
         "trials: None there, 3 here": lambda: found(run, over, tmp_path, trials=3),
-        "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.ORAT(m=0.1), lr=0.4), over, tmp_path),
-        "solver: rank there, minmax": lambda: found(short(tiny, orat.ORAT(m=0.1, solver="minmax")), over, tmp_path),
+        "lr: 0.3 there, 0.4 here": lambda: found(short(tiny, orat.methods.ORAT(m=0.1), lr=0.4), over, tmp_path),
+        "solver: rank there, minmax": lambda: found(
+            short(tiny, orat.methods.ORAT(m=0.1, solver="minmax")), over, tmp_path
+        ),
     }
     for words, other in others.items():
         assert_refused_in_one_line(other, words)
@@ -335,7 +339,7 @@ def test_a_trial_without_a_result_counts_and_is_kept_with_its_reason(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Invalid ranks and a failed training do not end the search, and are not tried again."""
-    run, over = short(tiny, orat.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
+    run, over = short(tiny, orat.methods.ORAT(m=0.1)), {"m": "0.1..0.9", "k": "0.2..1.0", "lr": ["0.3", "1e30"]}
     rows = found(run, over, tmp_path, trials=8)
     assert len(rows) == 8
     reasons = [row["error"] for row in rows if row["error"]]
@@ -357,7 +361,7 @@ def test_a_search_that_is_stopped_anywhere_in_its_third_trial_ends_as_if_it_had_
     whole = found(short(tiny), OVER, tmp_path / "whole", trials=5)
     owner, name, after = {
         "before it is written down": (Trials, "next", False),
-        "in training": (Job, "test", False),
+        "in training": (Session, "test", False),
         "before it is told": (Trials, "tell", False),
         "after it": (Trials, "tell", True),
     }[place]
@@ -425,7 +429,7 @@ def test_the_command_prints_the_best_first_and_nothing_of_the_test_set_unless_as
     assert "Natural   PGD-10   epoch" in captured.out
     assert "m-0.9-k-0.5: k = 0.5, m = 0.9" in captured.out
     assert "validation labels may be wrong too: the table ranks settings" in captured.out
-    assert "search.csv, search.json, search.png" in captured.out
+    assert "search.csv, search.json: " in captured.out
     assert "PGD-20" not in captured.out
     assert main([*command, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

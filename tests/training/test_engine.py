@@ -25,7 +25,7 @@ from test_training import EVERY, ONE_OF_EACH, assert_same
 from torch import Tensor, nn
 
 import orat
-from orat.attacks import PGD, TrainingAttack
+from orat.attacks import PGD, Adversary, Threat
 from orat.cli.main import main
 from orat.core.console import SILENT, Display
 from orat.core.types import Batch
@@ -147,8 +147,8 @@ def loop_by_hand(run: Run, model: nn.Module, state: State, data: Dataset) -> lis
             coins = torch.rand(len(index), generator=generator) < 0.5
             images = torch.stack([image.flip(2) if coin else image for image, coin in zip(images, coins, strict=True)])
             x = (images.float() / 255).contiguous(memory_format=torch.channels_last)
-            pgd = PGD(run.eps * share, run.attack_steps, run.eps / 4 * share, start=run.attack_start)
-            attack = TrainingAttack(pgd, generator)
+            pgd = PGD(run.attack_steps, step_size=run.eps / 4 * share, start=run.attack_start)
+            attack = Adversary(pgd, Threat(run.eps * share), model, generator)
             loss = run.method.loss(model, Batch(x, data.labels[index], index), attack, state, epoch)
             gradients = torch.autograd.grad(loss, [*learned, *scalars], allow_unused=True)
             sgd_by_hand(run, learned, list(gradients[: len(learned)]), speeds, rate)
@@ -232,7 +232,7 @@ def test_attacks_in_training_mode_use_no_replica_and_change_no_bit(network: str)
     data = stripes(side=16 if network in LARGE else 8)
     ends = []
     for engine in (Plain, Mirrored):
-        learner = learner_of(orat.AT(), network, attack_mode="train", precision="mixed")
+        learner = learner_of(orat.methods.AT(), network, attack_mode="train", precision="mixed")
         sums = follow(learner, data, engine(learner, data), 7)
         assert learner.sight is None
         ends.append((sums, weights(learner.model)))
@@ -263,7 +263,7 @@ def test_the_replica_is_looked_at_as_often_as_the_attack_and_brought_up_to_date_
 
 
 def test_what_tests_may_search_with_is_the_network_as_it_has_learned_or_nothing() -> None:
-    data, learner = stripes(), learner_of(orat.AT())
+    data, learner = stripes(), learner_of(orat.methods.AT())
     assert Plain(learner, data).searcher(9) is None
     engine = Mirrored(learner, data)
     start = weights(learner.model)
@@ -289,7 +289,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_run_of_any_engine_stopped_in_the_middle_of_an_epoch_ends_as_if_never_stopped(
     engine: str, precision: str, few: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method = orat.ORAT(m=0.2, burn_in=1, ramp=0)
+    method = orat.methods.ORAT(m=0.2, burn_in=1, ramp=0)
     run = quick(few, method, model="wrn-10-1", epochs=2, attack_steps=2, validation=0.0, precision=precision)
     orat.train(run, tmp_path / "whole", display=SILENT, engine=engine)
     train_until_stopped(run, tmp_path / "broken", 6, monkeypatch, engine)
@@ -303,13 +303,13 @@ def test_a_run_of_any_engine_stopped_in_the_middle_of_an_epoch_ends_as_if_never_
 
 
 def test_an_engine_that_there_is_not_is_refused_in_one_line() -> None:
-    data, learner = stripes(), learner_of(orat.AT())
+    data, learner = stripes(), learner_of(orat.methods.AT())
     assert_refused_in_one_line(lambda: engine_for(learner, data, SILENT, "plane"), "did you mean 'plain'?")
 
 
 @pytest.mark.parametrize("kind", ["recorded", "compiled"])
 def test_engines_for_gpus_are_refused_on_a_cpu_in_one_line(kind: str) -> None:
-    data, learner = stripes(), learner_of(orat.AT())
+    data, learner = stripes(), learner_of(orat.methods.AT())
     assert_refused_in_one_line(lambda: engine_for(learner, data, SILENT, kind), f"engine {kind} is for GPUs")
 
 
@@ -406,7 +406,8 @@ def test_gpu_records_give_the_losses_of_steps_executed_one_by_one(name: str) -> 
 @pytest.mark.parametrize("precision", ["mixed", "tf32"])
 def test_gpu_records_of_every_kind_of_network_and_precision_give_the_same(network: str, precision: str) -> None:
     recorded, executed = (
-        on_gpu(orat.AT(), records, 25, network, precision=precision, augment="crop-flip") for records in (True, False)
+        on_gpu(orat.methods.AT(), records, 25, network, precision=precision, augment="crop-flip")
+        for records in (True, False)
     )
     assert set(recorded.engine.records) == {32, 27}
     assert_same_training(recorded, executed)
@@ -418,7 +419,7 @@ def test_gpu_records_of_every_kind_of_network_and_precision_give_the_same(networ
 @pytest.mark.parametrize("solver", ["rank", "minmax"])
 def test_gpu_records_honor_changes_of_rate_radius_and_phase(solver: str) -> None:
     """The rate rises until step 8 and drops in epochs 4 and 7, the radius rises until step 13, m comes in from 3 on."""
-    method = orat.ORAT(m=0.2, k=0.95, solver=solver, burn_in=2, ramp=2)
+    method = orat.methods.ORAT(m=0.2, k=0.95, solver=solver, burn_in=2, ramp=2)
     changes = {"warmup": 1.5, "milestones": (4, 7), "attack_warmup": 2.5}
     recorded, executed = (on_gpu(method, records, 45, **changes) for records in (True, False))
     assert recorded.lines == []
@@ -457,7 +458,7 @@ def test_gpu_training_resumed_in_the_middle_of_an_epoch_goes_on_as_if_not_stoppe
 @gpu_only
 @as_torch_warns
 @pytest.mark.parametrize(
-    "method", [orat.AT(), orat.ORAT(m=0.2, burn_in=1, ramp=9)], ids=["one phase", "a phase an epoch"]
+    "method", [orat.methods.AT(), orat.methods.ORAT(m=0.2, burn_in=1, ramp=9)], ids=["one phase", "a phase an epoch"]
 )
 def test_gpu_memory_does_not_grow_with_the_epochs(method: Method) -> None:
     data, learner = stripes().to("cuda"), learner_of(method, device="cuda")
@@ -522,7 +523,7 @@ def test_scouts_are_compiled_with_the_network_only_where_they_take_many_steps(
 ) -> None:
     """Three epochs of five steps."""
     monkeypatch.setattr("orat.training.engine.WORTH_COMPILING", worth)
-    learner = learner_of(orat.ORAT(scout_epochs=3))
+    learner = learner_of(orat.methods.ORAT(scout_epochs=3))
     engine = Mirrored(learner, stripes(), lambda function: ("quick", function))
     assert [isinstance(scout, tuple) for scout in engine.forms[True][2]] == [made, made]
     assert engine.forms[False][2] == list(learner.state.scouts)
@@ -534,10 +535,10 @@ def test_scouts_are_compiled_with_the_network_only_where_they_take_many_steps(
 @pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize(("precision", "limit"), [("float32", 0.03), ("mixed", 0.15)])
 def test_gpu_compiled_steps_lead_where_plain_ones_do(precision: str, limit: float) -> None:
-    data, learner = stripes().to("cuda"), learner_of(orat.AT(), device="cuda")
+    data, learner = stripes().to("cuda"), learner_of(orat.methods.AT(), device="cuda")
     start = weights(learner.model)
     follow(learner, data, Plain(learner, data), 20)
-    ended = on_gpu(orat.AT(), True, 20, compiled=True, precision=precision)
+    ended = on_gpu(orat.methods.AT(), True, 20, compiled=True, precision=precision)
     assert (ended.engine.name, ended.lines) == ("compiled", [])
     assert set(ended.engine.records) == {32, 27}
     assert apart(weights(ended.learner.model), weights(learner.model), start) < limit
@@ -550,7 +551,7 @@ def test_gpu_compiled_scouts_of_the_quick_network_learn_and_their_loss_stays_a_n
 ) -> None:
     """Compiled in bfloat16, a value and the largest of its channel may be rounded apart."""
     monkeypatch.setattr("orat.training.engine.WORTH_COMPILING", 40)
-    ended = on_gpu(orat.ORAT(scout_epochs=8), True, 60, "quick", compiled=True, precision="mixed")
+    ended = on_gpu(orat.methods.ORAT(scout_epochs=8), True, 60, "quick", compiled=True, precision="mixed")
     assert (ended.engine.name, ended.lines) == ("compiled", [])
     assert ended.sums.isfinite().all()
     assert all(scout.isfinite().all() for scout in ended.learner.state.parameters())
@@ -559,7 +560,7 @@ def test_gpu_compiled_scouts_of_the_quick_network_learn_and_their_loss_stays_a_n
 @gpu_only
 @as_torch_warns
 def test_gpu_engine_is_the_quickest_that_the_run_is_worth_and_the_data_allows() -> None:
-    data, learner, heard = stripes(), learner_of(orat.AT(), device="cuda"), Heard()
+    data, learner, heard = stripes(), learner_of(orat.methods.AT(), device="cuda"), Heard()
     there = data.to("cuda")
     for steps, name in ((10, "recorded"), (WORTH_COMPILING, "compiled")):
         assert engine_for(learner, there, heard, "auto", steps).name == name
@@ -570,7 +571,7 @@ def test_gpu_engine_is_the_quickest_that_the_run_is_worth_and_the_data_allows() 
 
 
 @dataclass(frozen=True)
-class Waiting(orat.AT):
+class Waiting(orat.methods.AT):
     """Adversarial training that looks at its loss, for which the host must wait."""
 
     def loss(self, model: Any, batch: Any, attack: Any, state: Any, epoch: int) -> Any:
@@ -594,6 +595,6 @@ def test_gpu_steps_that_wait_for_the_host_are_not_recorded_which_is_said_once() 
     learner, data = learner_of(Waiting(), device="cuda", attack_mode="train"), recorded.engine.data
     torch.testing.assert_close(follow(learner, data, Plain(learner, data), 20), recorded.sums, rtol=0, atol=1e-6)
     # And nothing is left of the attempt: another training in the same process is recorded.
-    after = on_gpu(orat.AT(), True, 15)
+    after = on_gpu(orat.methods.AT(), True, 15)
     assert after.lines == []
     assert set(after.engine.records) == {32, 27}

@@ -32,14 +32,14 @@ SHAPE = (1, 12, 12)
 def source(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run whose network normalizes."""
     folder = tmp_path_factory.mktemp("source") / "run"
-    orat.train(quick(tiny, orat.AT(), epochs=2, normalize=True), folder, display=SILENT)
+    orat.train(quick(tiny, orat.methods.AT(), epochs=2, normalize=True), folder, display=SILENT)
     return folder
 
 
 def tuned(tiny: str, path: Path, **changes: Any) -> Run:
     """A run of another seed that starts from these weights and does not move them."""
     frozen = {"lr": 0.0, "epochs": 1, "milestones": (), "seed": 7}
-    return quick(tiny, orat.AT(), **{**frozen, "init_from": str(path), **changes})
+    return quick(tiny, orat.methods.AT(), **{**frozen, "init_from": str(path), **changes})
 
 
 def trained(run: Run, out: Path) -> dict[str, Tensor]:
@@ -138,7 +138,7 @@ def test_what_was_loaded_is_said_and_kept_with_its_hash(
     assert result["init_from"] == {"path": str(source), "sha256": digest, "classes": 3}
     assert json.loads((tmp_path / "a" / "result.json").read_text())["init_from"] == result["init_from"]
     assert capsys.readouterr().err.splitlines()[1] == f"starts from {source} (sha256 {digest})"
-    assert orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "b", display=SILENT)["init_from"] is None
+    assert orat.train(quick(tiny, orat.methods.AT(), epochs=1), tmp_path / "b", display=SILENT)["init_from"] is None
 
 
 def test_training_goes_on_from_the_weights(tiny: str, source: Path, tmp_path: Path) -> None:

@@ -1,17 +1,19 @@
-"""A run is one complete, frozen value with a stable id."""
+"""A run is a complete, frozen value with a stable id; its record brings it back, and runs no code."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
+from refusals import assert_refused_in_one_line
 
 from orat.core.errors import InputError
-from orat.core.numbers import number, radius, size, size_text
-from orat.methods import AT, ORAT, AoRR
-from orat.training.defaults import DEFAULTS
-from orat.training.run import Run
+from orat.core.options import number, radius, size, size_text
+from orat.methods import AT, ORAT, AoRR, Method
+from orat.training.run import DEFAULTS, Run, read_run
 
 
 def test_a_run_is_complete_with_the_papers_schedule_for_mnist() -> None:
@@ -51,7 +53,7 @@ def test_the_id_changes_with_any_field_and_not_with_how_a_number_is_written() ->
 
 def test_ids_are_the_same_anywhere() -> None:
     """A changed default or field changes ids and orphans folders: then this figure changes, openly."""
-    assert Run(data="mnist", method=AT()).id == "2a83bcb264"
+    assert Run(data="mnist", method=AT()).id == "64b3fe7007"
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,35 @@ def test_radii_are_shown_as_people_write_them() -> None:
     assert [radius(eps) for eps in (8 / 255, 0.1, 0.2, 0.031, 2 / 255)] == [
         "8/255 (0.0314)", "0.1", "0.2", "0.031", "2/255 (0.0078)",
     ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Own(Method):
+    """A method of a user."""
+
+    power: float = 2.0
+
+
+def test_a_method_of_a_user_is_recorded_by_its_import_path_and_found_where_it_is_imported() -> None:
+    run = Run(method=Own(power=3))
+    assert run.method_name == f"{__name__}:Own"
+    record = json.loads(json.dumps(run.record()))
+    assert record["method"] == {"name": run.method_name, "power": 3.0}
+    assert Run.from_record(record) == run
+
+
+@pytest.mark.parametrize("name", ["nowhere:Own", f"{__name__}:Other", "subprocess:Popen", "json:loads", "at:", ""])
+def test_a_record_imports_no_code_and_calls_nothing_but_methods(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record with another class, such as Popen with its arguments, must not make an object of it."""
+    monkeypatch.setattr(subprocess.Popen, "__init__", None)
+    record = Run(method=AT()).record() | {"method": {"name": name, "args": ["true"]}}
+    assert_refused_in_one_line(lambda: Run.from_record(record), f"the method {name} of the run is not part of orat")
+
+
+@pytest.mark.parametrize("version", [1, 3, None])
+def test_the_record_of_another_format_is_refused_with_its_file_and_the_remedy(
+    version: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(Run(method=AT()).record() | {"format": version}))
+    words = f"run.json: the run is from an incompatible version of orat (format {version}, not 2): use that version, or"
+    assert_refused_in_one_line(lambda: read_run(tmp_path), words)

@@ -20,31 +20,31 @@ from orat.training.setup import prepare
 
 
 def test_a_folder_of_another_run_is_left_alone(tiny: str, tmp_path: Path) -> None:
-    orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "a", display=SILENT)
+    orat.train(quick(tiny, orat.methods.AT(), epochs=1), tmp_path / "a", display=SILENT)
     before = {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()}
     with pytest.raises(InputError, match="belongs to another run .epochs: 1 there, 2 here"):
-        orat.train(quick(tiny, orat.AT(), epochs=2), tmp_path / "a", display=SILENT)
+        orat.train(quick(tiny, orat.methods.AT(), epochs=2), tmp_path / "a", display=SILENT)
     assert {file.name: file.read_bytes() for file in (tmp_path / "a").iterdir()} == before
 
 
 def test_a_folder_with_other_files_is_left_alone(tiny: str, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="has files in it, but none of a run"):
-        orat.train(quick(tiny, orat.AT()), tmp_path, display=SILENT)
+        orat.train(quick(tiny, orat.methods.AT()), tmp_path, display=SILENT)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_nothing_is_written_when_the_run_cannot_start(tiny: str, tmp_path: Path) -> None:
-    for method in (orat.ORAT(m=0.999), orat.ORAT(m=300), orat.ORAT(m=2, k=301)):
+    for method in (orat.methods.ORAT(m=0.999), orat.methods.ORAT(m=300), orat.methods.ORAT(m=2, k=301)):
         with pytest.raises(InputError, match="must"):
             orat.train(quick(tiny, method), tmp_path / "a", display=SILENT)
     with pytest.raises(InputError, match="unknown model"):
-        orat.train(quick(tiny, orat.AT(), model="resnet17"), tmp_path / "a", display=SILENT)
+        orat.train(quick(tiny, orat.methods.AT(), model="resnet17"), tmp_path / "a", display=SILENT)
     assert not (tmp_path / "a").exists()
 
 
 def test_changed_data_is_noticed_when_a_run_goes_on(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     monkeypatch.setattr(execute, "SAVE_AT_MOST_EVERY", 0.0)
     monkeypatch.setattr(execute.Job, "test", lambda job: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -68,12 +68,12 @@ def test_checkpoints_that_take_long_come_less_often(
         clock.now += takes
 
     monkeypatch.setattr(RunFolder, "save_resume", save_resume)
-    orat.train(quick(tiny, orat.AT(), epochs=30, validation=0.0), tmp_path / "a", display=SILENT)
+    orat.train(quick(tiny, orat.methods.AT(), epochs=30, validation=0.0), tmp_path / "a", display=SILENT)
     assert saved == [*range(1, 31, every), 30]  # the last with the result
 
 
 def test_a_run_goes_on_only_on_the_kind_of_device_it_was_started_on(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     folder = RunFolder(tmp_path / "a")
     folder.claim(run, prepare(run).train)
     folder.write_history([])
@@ -84,7 +84,7 @@ def test_a_run_goes_on_only_on_the_kind_of_device_it_was_started_on(tiny: str, t
 
 
 def test_two_processes_cannot_train_in_one_folder(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     folder = RunFolder(tmp_path / "a")
     folder.claim(run, prepare(run).train)
     with pytest.raises(InputError, match="in use by another process"):
@@ -101,7 +101,7 @@ def test_a_damaged_run_json_is_one_line(content: str, tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_one_line_and_stays(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     folder = RunFolder(tmp_path / "a")
     folder.claim(run, prepare(run).train)
     folder.lock.release()
@@ -114,11 +114,11 @@ def test_a_damaged_checkpoint_is_one_line_and_stays(tiny: str, tmp_path: Path) -
 def test_a_folder_left_by_a_kill_before_its_first_file_is_taken(tiny: str, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".run.json.new").write_bytes(b"{")
-    assert orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "a", display=SILENT)["last"]["epoch"] == 1
+    assert orat.train(quick(tiny, orat.methods.AT(), epochs=1), tmp_path / "a", display=SILENT)["last"]["epoch"] == 1
 
 
 def test_half_a_line_of_history_left_by_a_kill_is_no_line(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     folder = RunFolder(tmp_path / "a")
     folder.claim(run, prepare(run).train)
     folder.lock.release()
@@ -129,6 +129,6 @@ def test_half_a_line_of_history_left_by_a_kill_is_no_line(tiny: str, tmp_path: P
 
 
 def test_run_json_is_the_run(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.ORAT(m=7), epochs=1, noise="symmetric", noise_rate=0.1)
+    run = quick(tiny, orat.methods.ORAT(m=7), epochs=1, noise="symmetric", noise_rate=0.1)
     orat.train(run, tmp_path / "a", display=SILENT)
     assert Run.from_record(json.loads((tmp_path / "a" / "run.json").read_text())) == run

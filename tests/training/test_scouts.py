@@ -90,7 +90,7 @@ def test_without_a_part_the_others_are_left_in_their_order() -> None:
 
 def test_what_is_said_of_a_held_out_part_does_not_depend_on_its_labels(tiny: str) -> None:
     """In the first epoch, after which they take part in the verdict on what is learned."""
-    run = quick(tiny, orat.AT(), **NOISE)
+    run = quick(tiny, orat.methods.AT(), **NOISE)
     parts = prepare(run)
     before = held_out_answers(run, parts, folds=3, epochs=1, device="cpu")
     own = torch.arange(270) % 3 == 1
@@ -105,7 +105,7 @@ def test_what_is_said_of_a_held_out_part_does_not_depend_on_its_labels(tiny: str
 def test_held_out_networks_do_as_well_with_any_run_of_the_same_labels(tiny: str, tmp_path: Path) -> None:
     """They are the same whatever the run's method was, and the second time."""
     found = []
-    for name, method in (("a", orat.ST()), ("b", orat.AT())):
+    for name, method in (("a", orat.methods.ST()), ("b", orat.methods.AT())):
         orat.train(replace(quick(tiny, method, **NOISE), epochs=2), tmp_path / name, device="cpu", display=SILENT)
         found.append(orat.find_label_issues(tmp_path / name, device="cpu", held_out=True, folds=4, epochs=12))
     assert found[0].judged_by == "held-out networks"
@@ -117,7 +117,7 @@ def test_held_out_networks_do_as_well_with_any_run_of_the_same_labels(tiny: str,
 
 
 def test_parts_that_cannot_be_are_refused(tiny: str) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     parts = prepare(run)
     few = replace(parts, train=parts.train.take(torch.arange(4)), index=torch.arange(4), total=4)
     with pytest.raises(InputError, match="folds = 5: give 2 to 20, and no more than there are samples"):

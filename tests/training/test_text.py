@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import MISSING, dataclass, field, replace
 
 import pytest
@@ -10,7 +11,7 @@ from refusals import assert_refused_in_one_line
 from orat.core.options import option
 from orat.methods import AT, MAIL, METHODS, ORAT, TRADES, AoRR, Method
 from orat.training.run import Run
-from orat.training.text import as_flags, declared_fields, methods_with, run_from, texts_of
+from orat.training.text import as_flags, declared_fields, method_class, methods_with, run_from, texts_of
 
 
 @pytest.mark.parametrize(
@@ -75,9 +76,17 @@ class Own(Method):
     power: int = option(2, "a power")
 
 
-def test_a_method_without_a_name_is_recorded_by_its_import_path_which_no_record_imports() -> None:
+def test_a_method_without_a_name_is_recorded_by_its_import_path_and_no_record_imports_code() -> None:
     run = Run(method=Own(strength=0.5))
     assert run.method_name == f"{__name__}:Own"
     assert texts_of(run) == {"method": run.method_name, "strength": "0.5"}
     assert replace(run, method=Own(strength=0.4)).id != run.id
-    assert_refused_in_one_line(lambda: Run.from_record(run.record()), "a record imports no code")
+    assert run_from(texts_of(run)) == Run.from_record(run.record()) == run
+    record = run.record() | {"method": {"name": "antigravity:Own"}}
+    assert_refused_in_one_line(lambda: Run.from_record(record), "the method antigravity:Own of the run is not part of")
+    assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["os.path:join", "no_such_module:Own", "orat.methods:Own", "pathlib:Path"])
+def test_an_import_path_without_a_method_is_refused(name: str) -> None:
+    assert_refused_in_one_line(lambda: method_class(name), name.partition(":")[0])

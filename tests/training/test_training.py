@@ -23,27 +23,29 @@ from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, setting_of
 
 ONE_OF_EACH: dict[str, Method] = {
-    "st": orat.ST(),
-    "at": orat.AT(),
-    "trades": orat.TRADES(),
-    "mart": orat.MART(),
-    "gairat": orat.GAIRAT(burn_in=1),
-    "gairat discrete": orat.GAIRAT(weight="discrete", burn_in=1),
-    "mail": orat.MAIL(burn_in=1),
-    "mail trades": orat.MAIL(form="trades", scale="batch", burn_in=1),
-    "wmmr": orat.WMMR(),
-    "wmmr detached": orat.WMMR(detach_weights=True, weighted_attack=False),
-    "raa": orat.RAA(burn_in=1),
-    "raa persistent": orat.RAA(burn_in=1, persistent=True),
-    "aorr": orat.AoRR(m=0.2, k=0.95),
-    "orat": orat.ORAT(m=0.2, k=0.95),
-    "orat by scalars": orat.ORAT(m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"),
+    "st": orat.methods.ST(),
+    "at": orat.methods.AT(),
+    "trades": orat.methods.TRADES(),
+    "mart": orat.methods.MART(),
+    "gairat": orat.methods.GAIRAT(burn_in=1),
+    "gairat discrete": orat.methods.GAIRAT(weight="discrete", burn_in=1),
+    "mail": orat.methods.MAIL(burn_in=1),
+    "mail trades": orat.methods.MAIL(form="trades", scale="batch", burn_in=1),
+    "wmmr": orat.methods.WMMR(),
+    "wmmr detached": orat.methods.WMMR(detach_weights=True, weighted_attack=False),
+    "raa": orat.methods.RAA(burn_in=1),
+    "raa persistent": orat.methods.RAA(burn_in=1, persistent=True),
+    "aorr": orat.methods.AoRR(m=0.2, k=0.95),
+    "orat": orat.methods.ORAT(m=0.2, k=0.95),
+    "orat by scalars": orat.methods.ORAT(
+        m=0.2, k=0.95, solver="minmax", scalar_start="authors", scalar_rate="constant"
+    ),
 }
 # Those that watch all labels, each by other answers and another rule.
 WATCHED: dict[str, Method] = {
-    "orat automatic": orat.ORAT(scout_epochs=2),
-    "orat by its own answers": orat.ORAT(score="natural", measure="loss", burn_in=1),
-    "orat by averaged losses": orat.ORAT(m=0.2, score="adversarial", measure="margin", burn_in=1),
+    "orat automatic": orat.methods.ORAT(scout_epochs=2),
+    "orat by its own answers": orat.methods.ORAT(score="natural", measure="loss", burn_in=1),
+    "orat by averaged losses": orat.methods.ORAT(m=0.2, score="adversarial", measure="margin", burn_in=1),
 }
 EVERY = ONE_OF_EACH | WATCHED
 
@@ -89,7 +91,7 @@ def test_a_run_stopped_in_the_middle_of_an_epoch_ends_as_if_never_stopped(
 def test_a_run_stopped_by_a_version_with_other_steps_is_not_gone_on_with(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     train_until_stopped(run, tmp_path / "a", 3, monkeypatch)
     file = tmp_path / "a" / "resume.pt"
     saved = torch.load(file, weights_only=True)
@@ -102,7 +104,7 @@ def test_a_run_stopped_by_a_version_with_other_steps_is_not_gone_on_with(
 
 @pytest.mark.parametrize("solver", ["rank", "minmax"])
 def test_orat_that_drops_nothing_is_at_to_the_bit(solver: str, tiny: str, tmp_path: Path) -> None:
-    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=0, k=1.0, solver=solver)}.items():
+    for name, method in {"at": orat.methods.AT(), "orat": orat.methods.ORAT(m=0, k=1.0, solver=solver)}.items():
         orat.train(quick(tiny, method, epochs=2), tmp_path / name, display=SILENT)
     at, same = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
     assert all(torch.equal(at[key], same[key]) for key in at)
@@ -113,7 +115,7 @@ def test_orat_that_drops_nothing_is_at_to_the_bit(solver: str, tiny: str, tmp_pa
 @pytest.mark.parametrize("augment", ["none", "crop-flip"])
 def test_orat_that_is_told_nothing_and_finds_nothing_is_at_to_the_bit(augment: str, tiny: str, tmp_path: Path) -> None:
     """After one epoch scouts know too little to cut anything."""
-    for name, method in (("at", orat.AT()), ("orat", orat.ORAT(scout_epochs=1))):
+    for name, method in (("at", orat.methods.AT()), ("orat", orat.methods.ORAT(scout_epochs=1))):
         orat.train(quick(tiny, method, augment=augment), tmp_path / name, device="cpu", display=SILENT)
     assert orat.find_label_issues(tmp_path / "orat", device="cpu").flags.sum() == 0
     at, automatic = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
@@ -121,7 +123,7 @@ def test_orat_that_is_told_nothing_and_finds_nothing_is_at_to_the_bit(augment: s
 
 
 def test_orat_that_drops_something_is_not_at(tiny: str, tmp_path: Path) -> None:
-    for name, method in {"at": orat.AT(), "orat": orat.ORAT(m=1, ramp=0)}.items():
+    for name, method in {"at": orat.methods.AT(), "orat": orat.methods.ORAT(m=1, ramp=0)}.items():
         orat.train(quick(tiny, method, epochs=2), tmp_path / name, display=SILENT)
     at, other = (RunFolder(tmp_path / name).load_tensors("model") for name in ("at", "orat"))
     assert not all(torch.equal(at[key], other[key]) for key in at)
@@ -130,7 +132,7 @@ def test_orat_that_drops_something_is_not_at(tiny: str, tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_result_and_another_seed_another(tiny: str, tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         torch.rand(3)  # the global generator is nobody's business
-        orat.train(quick(tiny, orat.AT(), seed=seed), tmp_path / name, display=SILENT)
+        orat.train(quick(tiny, orat.methods.AT(), seed=seed), tmp_path / name, display=SILENT)
     assert_same(tmp_path / "a", tmp_path / "b")
     weights = [RunFolder(tmp_path / name).load_tensors("model")["1.1.weight"] for name in ("a", "c")]
     assert not torch.equal(*weights)
@@ -138,12 +140,12 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(tiny: str,
 
 def test_training_leaves_the_global_generator_alone(tiny: str, tmp_path: Path) -> None:
     before = torch.get_rng_state()
-    orat.train(quick(tiny, orat.AT(), epochs=1), tmp_path / "a", display=SILENT)
+    orat.train(quick(tiny, orat.methods.AT(), epochs=1), tmp_path / "a", display=SILENT)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_cutting_finds_the_flipped_labels(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.ORAT(m=0.3), noise="symmetric", noise_rate=0.3, epochs=25, milestones=(), eps=0.05)
+    run = quick(tiny, orat.methods.ORAT(m=0.3), noise="symmetric", noise_rate=0.3, epochs=25, milestones=(), eps=0.05)
     result = orat.train(run, tmp_path / "a", display=SILENT)
     assert result["outliers"]["precision"] > 0.9
     assert result["outliers"]["recall"] > 0.9
@@ -151,7 +153,7 @@ def test_cutting_finds_the_flipped_labels(tiny: str, tmp_path: Path) -> None:
 
 
 def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> None:
-    run = quick(tiny, orat.ORAT(m=0.1, solver="minmax", scalar_rate="constant"), warmup=2.0, milestones=(3, 4))
+    run = quick(tiny, orat.methods.ORAT(m=0.1, solver="minmax", scalar_rate="constant"), warmup=2.0, milestones=(3, 4))
     parts = prepare(run)
     learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     rates = {}
@@ -167,7 +169,7 @@ def test_learning_rates_warm_up_and_drop_in_the_milestones_epoch(tiny: str) -> N
     ("augment", "scouts_see"), [("none", "none-nudge"), ("flip", "flip-nudge"), ("crop-flip", "crop-flip")]
 )
 def test_scouts_see_images_moved_even_where_the_network_does_not(augment: str, scouts_see: str, tiny: str) -> None:
-    run = quick(tiny, orat.ORAT(scout_epochs=1), augment=augment)
+    run = quick(tiny, orat.methods.ORAT(scout_epochs=1), augment=augment)
     parts = prepare(run)
     learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     assert learner.augment == scouts_see
@@ -181,12 +183,12 @@ def test_scouts_see_images_moved_even_where_the_network_does_not(augment: str, s
 def test_the_first_cut_waits_for_enough_steps_but_not_for_more_than_a_quarter_of_the_run(
     steps: int, epochs: int, expected: int
 ) -> None:
-    assert orat.ORAT(m=1).start(Setting(10, 10, 2, steps, epochs)).burn_in == expected
-    assert orat.ORAT(m=1, burn_in=0).start(Setting(10, 10, 2, steps, epochs)).burn_in == 0
+    assert orat.methods.ORAT(m=1).start(Setting(10, 10, 2, steps, epochs)).burn_in == expected
+    assert orat.methods.ORAT(m=1, burn_in=0).start(Setting(10, 10, 2, steps, epochs)).burn_in == 0
 
 
 def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str) -> None:
-    run = quick(tiny, orat.AT(), attack_warmup=4.0)
+    run = quick(tiny, orat.methods.AT(), attack_warmup=4.0)
     parts = prepare(run)
     learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     radii = []
@@ -198,7 +200,7 @@ def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str) ->
 
 
 def test_the_state_of_the_scalars_is_in_the_checkpoint(tiny: str) -> None:
-    run = quick(tiny, orat.ORAT(m=0.1, solver="minmax"))
+    run = quick(tiny, orat.methods.ORAT(m=0.1, solver="minmax"))
     parts = prepare(run)
     learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     assert {"lower", "width", "last_losses"} <= learner.state_dict()["state"].keys()
@@ -206,7 +208,7 @@ def test_the_state_of_the_scalars_is_in_the_checkpoint(tiny: str) -> None:
 
 
 def test_validation_is_held_out_and_chooses_the_epoch(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT())
+    run = quick(tiny, orat.methods.AT())
     parts = prepare(run)
     assert parts.validation is not None
     assert (len(parts.train), len(parts.validation), parts.total) == (270, 30, 300)
@@ -218,7 +220,7 @@ def test_validation_is_held_out_and_chooses_the_epoch(tiny: str, tmp_path: Path)
 
 
 def test_a_chosen_epoch_before_the_last_is_tested_with_its_own_weights(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT(), lr=0.2, epochs=6, milestones=(), noise="symmetric", noise_rate=0.4)
+    run = quick(tiny, orat.methods.AT(), lr=0.2, epochs=6, milestones=(), noise="symmetric", noise_rate=0.4)
     for seed in range(5):
         result = orat.train(Run.from_record(run.record() | {"seed": seed}), tmp_path / str(seed), display=SILENT)
         if result["chosen"]["epoch"] != 6:
@@ -231,12 +233,12 @@ def test_a_chosen_epoch_before_the_last_is_tested_with_its_own_weights(tiny: str
 
 
 def test_without_validation_nothing_is_chosen(tiny: str, tmp_path: Path) -> None:
-    result = orat.train(quick(tiny, orat.AT(), validation=0.0, epochs=1), tmp_path / "a", display=SILENT)
+    result = orat.train(quick(tiny, orat.methods.AT(), validation=0.0, epochs=1), tmp_path / "a", display=SILENT)
     assert result["chosen"] is None
 
 
 def test_a_finished_run_is_not_trained_again(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = quick(tiny, orat.AT(), epochs=1)
+    run = quick(tiny, orat.methods.AT(), epochs=1)
     first = orat.train(run, tmp_path / "a", display=SILENT)
     monkeypatch.setattr(execute, "train_epoch", None)
     assert orat.train(run, tmp_path / "a", display=SILENT) == first
@@ -244,16 +246,18 @@ def test_a_finished_run_is_not_trained_again(tiny: str, tmp_path: Path, monkeypa
 
 
 def test_a_loaded_model_gives_the_tested_accuracy(tiny: str, tmp_path: Path) -> None:
-    result = orat.train(quick(tiny, orat.AT(), normalize=True), tmp_path / "a", display=SILENT)
-    test = prepare(quick(tiny, orat.AT())).test
+    result = orat.train(quick(tiny, orat.methods.AT(), normalize=True), tmp_path / "a", display=SILENT)
+    test = prepare(quick(tiny, orat.methods.AT())).test
     assert test is not None
     model = orat.load_model(tmp_path / "a")
-    assert orat.evaluate(model, test, orat.suite(0.1)) == {k: v for k, v in result["last"].items() if k != "epoch"}
+    assert orat.evaluate(model, test, orat.attacks.suite(0.1)) == {
+        k: v for k, v in result["last"].items() if k != "epoch"
+    }
     assert model[0].std.flatten().item() != 1  # the normalization of training travels with the weights
 
 
 def test_a_network_that_gives_one_class_to_everything_is_stopped_and_said(tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.AT(), lr=0.0, epochs=60, warmup=0.0, batch_size=2)
+    run = quick(tiny, orat.methods.AT(), lr=0.0, epochs=60, warmup=0.0, batch_size=2)
     parts = prepare(run)
     model = build_model(run, parts.train)
     with torch.no_grad():
@@ -270,7 +274,7 @@ def test_scalars_that_drift_are_said_once_in_the_log(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """More wrong labels than m leave a gap at the wanted rank, where nothing holds the scalars."""
-    drifting = orat.ORAT(m=0.05, solver="minmax", scalar_rate="constant")
+    drifting = orat.methods.ORAT(m=0.05, solver="minmax", scalar_rate="constant")
     run = quick(tiny, drifting, noise="symmetric", noise_rate=0.3, epochs=60, lr=0.2, milestones=(10,), eps=0.02)
     orat.train(run, tmp_path / "a")
     log = capsys.readouterr().err
@@ -287,7 +291,7 @@ def test_a_class_that_is_cut_whole_is_said_once_in_the_log(
         labels = arrays["y_train"][arrays["y_train"] < 2]
     labels[np.arange(len(labels)) % 6 > 3] = 2
     np.savez(tmp_path / "strange.npz", x_train=others, y_train=labels)
-    run = quick(str(tmp_path / "strange.npz"), orat.ORAT(m=0.34, burn_in=4, ramp=0), epochs=20)
+    run = quick(str(tmp_path / "strange.npz"), orat.methods.ORAT(m=0.34, burn_in=4, ramp=0), epochs=20)
     orat.train(run, tmp_path / "a")
     log = capsys.readouterr().err
     assert log.count("nearly every sample of class 2 is cut as an outlier") == 1
@@ -297,7 +301,7 @@ def test_a_class_that_is_cut_whole_is_said_once_in_the_log(
 def test_the_pace_is_of_all_epochs_since_the_last_line_and_not_of_scouts(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = quick(tiny, orat.AT(), epochs=11)
+    run = quick(tiny, orat.methods.AT(), epochs=11)
     parts = prepare(run)
     learner = Learner(run, build_model(run, parts.train), run.method.start(setting_of(run, parts)))
     job = execute.Job(RunFolder(tmp_path / "a"), learner, parts, Display(), torch.device("cpu"))
@@ -329,4 +333,4 @@ def test_lost_classes_are_named_and_only_some_of_many() -> None:
 
 def test_a_loss_that_is_no_number_is_stopped_and_said(tiny: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"nan in epoch 1.*--lr \(now 1e\+30\)"):
-        orat.train(quick(tiny, orat.AT(), lr=1e30, warmup=0.0), tmp_path / "a", display=SILENT)
+        orat.train(quick(tiny, orat.methods.AT(), lr=1e30, warmup=0.0), tmp_path / "a", display=SILENT)

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from orat.core.random import Draws, exponential, fork, normal, source_of, take, uniform
+from orat.core.random import Draws, exponential, fork, normal, randomness_of, take, uniform
 
 SIZE = 1 << 64
 GOLDEN = 0x9E3779B97F4A7C15
@@ -151,7 +151,7 @@ def test_nothing_given_is_the_same_twice_and_touches_no_global_state(name: str) 
     draw, _ = DISTRIBUTIONS[name]
     x = torch.zeros(4, 5)
     before = torch.get_rng_state()
-    one, two = (draw(x, source_of(None, x)) for _ in range(2))
+    one, two = (draw(x, randomness_of(None, x)) for _ in range(2))
     assert torch.equal(one, two)
     assert torch.equal(one, draw(x, Draws.of(0, torch.arange(4))))
     assert torch.equal(before, torch.get_rng_state())
@@ -163,7 +163,7 @@ def test_a_generator_of_torch_serves_all_samples(name: str) -> None:
     x = torch.zeros(200, 50, dtype=torch.float64)
     before = torch.get_rng_state()
     generator = torch.Generator().manual_seed(3)
-    assert source_of(generator, x) is generator
+    assert randomness_of(generator, x) is generator
     assert take(generator, torch.arange(3)) is generator
     assert fork(generator, 5) is generator
     one, next_one = draw(x, generator), draw(x, generator)

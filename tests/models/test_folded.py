@@ -1,4 +1,4 @@
-"""The replica against the network it mirrors, and its parts against torch's own."""
+"""The folded network against the network itself, and its layers against those of torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from orat.models.catalog import build
-from orat.models.folded import Replica
+from orat.models.folded import Folded
 from orat.models.folded_layers import Convolution, Gather, Patches
 from orat.models.layers import Dropout
 
@@ -67,12 +67,12 @@ def answers(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return logits.detach(), gradient
 
 
-def assert_mirrors(replica: nn.Module, model: nn.Module, x: Tensor) -> None:
+def assert_equal_answers(folded: nn.Module, model: nn.Module, x: Tensor) -> None:
     """Both give the same logits and gradients, up to rounding in float64."""
     training = model.training
     expected = answers(model.eval(), x)
     model.train(training)
-    for got, wanted in zip(answers(replica, x), expected, strict=True):
+    for got, wanted in zip(answers(folded, x), expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10 * float(wanted.abs().max()))
 
 
@@ -85,19 +85,19 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("kind", NETWORKS, ids=str)
-def test_a_replica_gives_the_logits_and_gradients_of_the_network_in_evaluation_mode(kind: Kind) -> None:
+def test_a_folded_network_gives_the_logits_and_gradients_of_the_network_in_evaluation_mode(kind: Kind) -> None:
     model = network(kind)
-    assert_mirrors(Replica(model, torch.float64), model, drawn(5, *kind[1], seed=9))
+    assert_equal_answers(Folded(model, torch.float64), model, drawn(5, *kind[1], seed=9))
 
 
 @pytest.mark.parametrize("kind", NETWORKS, ids=str)
-def test_in_bfloat16_a_replica_gives_nearly_those(kind: Kind) -> None:
+def test_in_bfloat16_a_folded_network_gives_nearly_those(kind: Kind) -> None:
     """A bfloat16 has 8 bits: 0.4 % an operation, a few percent after all layers, and more where a ReLU changes sides.
 
     Measured over these networks: logits off by at most 3.1 % of their spread, gradients with a cosine of 0.979 or more.
     """
     model, x = network(kind, torch.float32), drawn(16, *kind[1], seed=9, dtype=torch.float32)
-    logits, gradient = answers(Replica(model, torch.bfloat16), x)
+    logits, gradient = answers(Folded(model, torch.bfloat16), x)
     exact, slope = answers(model.eval(), x)
     assert logits.dtype == gradient.dtype == torch.float32
     assert (logits - exact).abs().max() < 0.06 * exact.std()
@@ -106,14 +106,14 @@ def test_in_bfloat16_a_replica_gives_nearly_those(kind: Kind) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", NETWORKS[::2], ids=str)
-def test_a_replica_never_changes_the_network(kind: Kind, dtype: torch.dtype) -> None:
+def test_a_folded_network_never_changes_the_network(kind: Kind, dtype: torch.dtype) -> None:
     model = network(kind, torch.float32)
     before = {name: value.detach().clone() for name, value in tensors(model).items()}
     modes = [module.training for module in model.modules()]
-    replica = Replica(model, dtype)
+    folded = Folded(model, dtype)
     for _ in range(2):
-        answers(replica, drawn(4, *kind[1], dtype=torch.float32))
-        replica.refresh()
+        answers(folded, drawn(4, *kind[1], dtype=torch.float32))
+        folded.refresh()
     assert before.keys() == tensors(model).keys()
     assert all(torch.equal(before[name], value) for name, value in tensors(model).items())
     assert [module.training for module in model.modules()] == modes
@@ -121,12 +121,12 @@ def test_a_replica_never_changes_the_network(kind: Kind, dtype: torch.dtype) -> 
 
 
 @pytest.mark.parametrize("kind", NETWORKS, ids=str)
-def test_a_replica_has_nothing_to_learn_nor_to_drop_and_shares_no_memory_with_the_network(kind: Kind) -> None:
+def test_a_folded_network_has_nothing_to_learn_nor_to_drop_and_shares_no_memory_with_the_network(kind: Kind) -> None:
     model = network(kind)
-    replica = Replica(model, torch.float64)
-    assert not any(value.requires_grad for value in tensors(replica).values())
-    assert not any(module.training or isinstance(module, Dropout) for module in replica.modules())
-    own = {value.untyped_storage().data_ptr() for value in tensors(replica).values()}
+    folded = Folded(model, torch.float64)
+    assert not any(value.requires_grad for value in tensors(folded).values())
+    assert not any(module.training or isinstance(module, Dropout) for module in folded.modules())
+    own = {value.untyped_storage().data_ptr() for value in tensors(folded).values()}
     assert not own & {value.untyped_storage().data_ptr() for value in tensors(model).values()}
 
 
@@ -148,23 +148,23 @@ def test_refresh_follows_changed_weights_and_changed_statistics(
     kind: Kind, learn: Callable[[nn.Module, Tensor], None]
 ) -> None:
     model, x = network(kind), drawn(5, *kind[1], seed=9)
-    replica = Replica(model, torch.float64)
-    before = answers(replica, x)
+    folded = Folded(model, torch.float64)
+    before = answers(folded, x)
     learn(model, drawn(12, *kind[1], seed=4))
-    assert torch.equal(answers(replica, x)[0], before[0])
-    replica.refresh()
-    assert not torch.allclose(answers(replica, x)[0], before[0])
-    assert_mirrors(replica, model, x)
+    assert torch.equal(answers(folded, x)[0], before[0])
+    folded.refresh()
+    assert not torch.allclose(answers(folded, x)[0], before[0])
+    assert_equal_answers(folded, model, x)
 
 
 def test_refresh_writes_where_the_tensors_are() -> None:
     """So that a recorded step, which knows addresses, sees the new ones."""
     model = network(NETWORKS[2])
-    replica = Replica(model, torch.float64)
-    before = {name: value.data_ptr() for name, value in tensors(replica).items()}
+    folded = Folded(model, torch.float64)
+    before = {name: value.data_ptr() for name, value in tensors(folded).items()}
     unsettle(model, seed=1)
-    replica.refresh()
-    assert {name: value.data_ptr() for name, value in tensors(replica).items()} == before
+    folded.refresh()
+    assert {name: value.data_ptr() for name, value in tensors(folded).items()} == before
 
 
 # Layers that the networks here do not have.
@@ -197,7 +197,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "uneven kernel and padding": lambda: nn.Conv2d(2, 5, (2, 5), padding=(1, 0)),
     "one pixel": lambda: nn.Conv2d(3, 7, 1),
     "many channels": lambda: nn.Conv2d(9, 3, 3, padding=1),
-    "mirrored borders": lambda: nn.Conv2d(3, 6, 3, padding=1, padding_mode="reflect"),
+    "reflected borders": lambda: nn.Conv2d(3, 6, 3, padding=1, padding_mode="reflect"),
     "round borders": lambda: nn.Conv2d(3, 6, 3, padding=1, padding_mode="circular"),
 }
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -210,14 +210,14 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_every_kind_of_convolution_is_mirrored_with_and_without_its_normalization(layer: str, norm: str) -> None:
+def test_every_kind_of_convolution_is_folded_with_and_without_its_normalization(layer: str, norm: str) -> None:
     first = LAYERS[layer]()
     model = nn.Sequential(first, NORMS[norm](first.out_channels), nn.ReLU(), nn.Flatten()).double()
     model = model.to(memory_format=torch.channels_last)
     unsettle(model)
     for step in range(3):
         model(drawn(8, first.in_channels, 7, 6, seed=step))
-    assert_mirrors(Replica(model, torch.float64), model, drawn(4, first.in_channels, 7, 6, seed=9))
+    assert_equal_answers(Folded(model, torch.float64), model, drawn(4, first.in_channels, 7, 6, seed=9))
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ def test_every_kind_of_convolution_is_mirrored_with_and_without_its_normalizatio
     ],
     ids=["norm before", "dropout between", "no bias", "rows", "own way", "own convolution"],
 )
-def test_modules_in_any_order_are_mirrored(model: nn.Module, shape: tuple[int, ...]) -> None:
+def test_modules_in_any_order_are_folded(model: nn.Module, shape: tuple[int, ...]) -> None:
     model = model.double().train()
     unsettle(model)
     model(drawn(8, *shape))
-    assert_mirrors(Replica(model, torch.float64), model, drawn(4, *shape, seed=9))
+    assert_equal_answers(Folded(model, torch.float64), model, drawn(4, *shape, seed=9))
 
 
 # The parts.
@@ -272,15 +272,15 @@ def test_patches_times_a_matrix_are_conv2d_in_value_gradient_and_memory_format(
     patches = Patches(layer, torch.float64)
     patches.update(layer.weight.detach(), layer.bias.detach())
     x = drawn(3, channels, 6, 7)
-    assert_mirrors(patches, layer, x)
+    assert_equal_answers(patches, layer, x)
     assert patches(x).is_contiguous(memory_format=torch.channels_last)
     assert layer(x).is_contiguous(memory_format=torch.channels_last) or (channels == 1 and size == (1, 1))
 
 
 @pytest.mark.parametrize("channels", [1, 3, 7, 8, 16])
 def test_few_channels_become_patches_and_many_stay_a_convolution(channels: int) -> None:
-    replica = Replica(nn.Conv2d(channels, 4, 3), torch.float32)
-    assert isinstance(replica.network, Patches) == (channels < 8)
+    folded = Folded(nn.Conv2d(channels, 4, 3), torch.float32)
+    assert isinstance(folded.network, Patches) == (channels < 8)
 
 
 # Pooling inside a convolution of few channels, as on a GPU.
@@ -297,7 +297,7 @@ def test_a_pooling_taken_in_gives_the_values_and_gradients_of_both(
     layer = nn.Conv2d(channels, 5, kernel, padding=padding).double()
     patches = Patches(layer, torch.float64, side)
     patches.update(layer.weight.detach(), layer.bias.detach())
-    assert_mirrors(patches, nn.Sequential(layer, nn.MaxPool2d(side)), drawn(3, channels, *image))
+    assert_equal_answers(patches, nn.Sequential(layer, nn.MaxPool2d(side)), drawn(3, channels, *image))
 
 
 def test_of_equal_values_in_a_square_the_first_has_the_gradient_as_torch_does_it() -> None:
@@ -305,7 +305,7 @@ def test_of_equal_values_in_a_square_the_first_has_the_gradient_as_torch_does_it
     patches = Patches(layer, torch.float64, 2)
     patches.update(layer.weight.detach(), layer.bias.detach())
     flat = torch.full((2, 1, 6, 6), 0.5, dtype=torch.float64)
-    assert_mirrors(patches, nn.Sequential(layer, nn.MaxPool2d(2)), flat)
+    assert_equal_answers(patches, nn.Sequential(layer, nn.MaxPool2d(2)), flat)
 
 
 @pytest.mark.parametrize(
@@ -326,16 +326,16 @@ def test_only_a_plain_pooling_is_taken_in(pooling: nn.Module, taken_in: bool) ->
     model = nn.Sequential(nn.Conv2d(2, 16, 3), nn.BatchNorm2d(16), pooling, nn.ReLU(), nn.Flatten()).double()
     unsettle(model)
     model(drawn(8, 2, 9, 8))
-    assert not any(getattr(module, "pool", 1) > 1 for module in Replica(model, torch.float64).modules())
-    replica = Replica(model, torch.float64, pools=True)
-    assert any(getattr(module, "pool", 1) > 1 for module in replica.modules()) == taken_in
-    assert_mirrors(replica, model, drawn(4, 2, 9, 8, seed=9))
+    assert not any(getattr(module, "pool", 1) > 1 for module in Folded(model, torch.float64).modules())
+    folded = Folded(model, torch.float64, pools=True)
+    assert any(getattr(module, "pool", 1) > 1 for module in folded.modules()) == taken_in
+    assert_equal_answers(folded, model, drawn(4, 2, 9, 8, seed=9))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NETWORKS if kind[0] == "lenet"], ids=str)
-def test_the_replica_to_compile_gives_the_same(kind: Kind) -> None:
+def test_the_form_to_compile_gives_the_same(kind: Kind) -> None:
     model = network(kind)
-    assert_mirrors(Replica(model, torch.float64, pools=True), model, drawn(5, *kind[1], seed=9))
+    assert_equal_answers(Folded(model, torch.float64, pools=True), model, drawn(5, *kind[1], seed=9))
 
 
 # Channels for tensor cores.
@@ -358,10 +358,10 @@ def test_channels_more_than_the_networks_are_never_seen(between: tuple[nn.Module
     ).double()
     unsettle(model)
     model(drawn(8, 9, 8, 9))
-    replica = Replica(model, torch.float64)
-    first = next(module for module in replica.modules() if isinstance(module, Convolution))
+    folded = Folded(model, torch.float64)
+    first = next(module for module in folded.modules() if isinstance(module, Convolution))
     assert first.weight.shape[0] == 16
-    assert_mirrors(replica, model, drawn(4, 9, 8, 9, seed=9))
+    assert_equal_answers(folded, model, drawn(4, 9, 8, 9, seed=9))
     unsettle(model, seed=3)
-    replica.refresh()
-    assert_mirrors(replica, model, drawn(4, 9, 8, 9, seed=9))
+    folded.refresh()
+    assert_equal_answers(folded, model, drawn(4, 9, 8, 9, seed=9))

@@ -1,4 +1,4 @@
-"""Anybody's network: what is loaded, and that every failure is one clear line."""
+"""A user's network: what is loaded, and that every failure is one clear line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from orat.core.errors import InputError
-from orat.models.external import load_foreign
+from orat.models.external import load_external
 
 CPU = torch.device("cpu")
 SCRIPT = """
@@ -71,17 +71,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (package / "nets.py").write_text("from torch import nn\n\ndef build():\n    return nn.Linear(2, 2)\n")
     (package / "needy.py").write_text("import not_installed_anywhere\n")
     (package / "broken.py").write_text("def build(:\n")
+    (package / "attribute.py").write_text("import math\nmath.no_such_name\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     yield tmp_path
-    for name in [name for name in sys.modules if name.startswith(("orat_foreign_", "somebodys", "neighbor"))]:
+    for name in [name for name in sys.modules if name.startswith(("orat_external_", "somebodys", "neighbor"))]:
         del sys.modules[name]
 
 
 def refusal(spec: str, weights: Path | None = None) -> str:
     """The one line that says what is wrong."""
     with pytest.raises(InputError) as caught:
-        load_foreign(spec, weights, CPU)
+        load_external(spec, weights, CPU)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -99,31 +100,38 @@ def tensors() -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("spec", ["somebodys.nets:build", "somebodys/nets.py:build"])
 def test_a_network_comes_from_a_package_in_the_current_directory_or_from_a_file(folder: Path, spec: str) -> None:
-    assert load_foreign(spec, None, CPU)(torch.rand(5, 2)).shape == (5, 2)
+    assert load_external(spec, None, CPU)(torch.rand(5, 2)).shape == (5, 2)
 
 
 def test_an_installed_package_is_found_too() -> None:
-    assert isinstance(load_foreign("torch.nn:Identity", None, CPU), nn.Identity)
+    assert isinstance(load_external("torch.nn:Identity", None, CPU), nn.Identity)
+
+
+def test_a_name_may_go_through_a_class(folder: Path) -> None:
+    (folder / "inside.py").write_text("from torch import nn\nclass Nets:\n    small = nn.Identity\n")
+    for spec in ("inside:Nets.small", "inside.py:Nets.small"):
+        assert isinstance(load_external(spec, None, CPU), nn.Identity)
+    del sys.modules["inside"]
 
 
 def test_a_script_may_import_its_neighbors_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
-    assert load_foreign(f"{folder}/script.py:build", None, CPU)(torch.rand(5, 4)).shape == (5, 3)
+    assert load_external(f"{folder}/script.py:build", None, CPU)(torch.rand(5, 4)).shape == (5, 3)
 
 
 def test_a_script_may_be_called_like_a_module_in_use(folder: Path) -> None:
     (folder / "types.py").write_text("from torch import nn\nbuild = nn.Identity\n")
-    assert isinstance(load_foreign("types.py:build", None, CPU), nn.Identity)
+    assert isinstance(load_external("types.py:build", None, CPU), nn.Identity)
     assert hasattr(sys.modules["types"], "ModuleType")
 
 
 def test_the_mode_is_left_as_it_came(folder: Path) -> None:
-    assert load_foreign("script.py:build", None, CPU).training
-    assert not load_foreign("script.py:resting", None, CPU).training
+    assert load_external("script.py:build", None, CPU).training
+    assert not load_external("script.py:resting", None, CPU).training
 
 
 def test_the_network_goes_to_the_device(folder: Path) -> None:
-    model = load_foreign("script.py:build", None, torch.device("meta"))
+    model = load_external("script.py:build", None, torch.device("meta"))
     assert {p.device.type for p in model.parameters()} == {"meta"}
 
 
@@ -132,20 +140,20 @@ def test_the_network_goes_to_the_device(folder: Path) -> None:
 def test_weights_are_found_in_the_usual_checkpoints(folder: Path, holder: str | None, prefix: str) -> None:
     named = {prefix + name: value for name, value in tensors().items()}
     weights = saved(folder, named if holder is None else {"epoch": 3, holder: named})
-    model = load_foreign("script.py:build", weights, CPU)
+    model = load_external("script.py:build", weights, CPU)
     assert all(torch.equal(value, tensors()[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_weights_are_read_from_safetensors(folder: Path, prefix: str) -> None:
     save_file({prefix + name: value for name, value in tensors().items()}, folder / "weights.safetensors")
-    model = load_foreign("script.py:build", folder / "weights.safetensors", CPU)
+    model = load_external("script.py:build", folder / "weights.safetensors", CPU)
     assert torch.equal(model.body.bias, torch.arange(3.0))
 
 
 def test_a_network_that_is_itself_wrapped_keeps_the_prefix(folder: Path) -> None:
     weights = saved(folder, {f"module.{name}": value for name, value in tensors().items()})
-    assert torch.equal(load_foreign("script.py:wrapped", weights, CPU).module.body.bias, torch.arange(3.0))
+    assert torch.equal(load_external("script.py:wrapped", weights, CPU).module.body.bias, torch.arange(3.0))
 
 
 @pytest.mark.parametrize(
@@ -160,6 +168,9 @@ def test_a_network_that_is_itself_wrapped_keeps_the_prefix(folder: Path) -> None
         ("somebodys.needy:build", "importing somebodys.needy fails with ModuleNotFoundError: No module named 'not_in"),
         ("somebodys.broken:build", "importing somebodys.broken fails with SyntaxError"),
         ("somebodys/broken.py:build", "importing somebodys/broken.py fails with SyntaxError"),
+        ("somebodys.nets:biuld", "unknown function in somebodys.nets: 'biuld': did you mean 'build'?"),
+        ("somebodys.attribute:build", "importing somebodys.attribute fails with AttributeError: module 'math'"),
+        ("some-body:build", "importing some-body fails with ValueError: invalid format"),
         ("script.py:biuld", "unknown function in script.py: 'biuld': did you mean 'build'?"),
         ("script.py:breaks", "script.py:breaks fails with KeyError: 'no such"),
         ("script.py:leaves", "script.py:leaves fails with SystemExit: 2"),
@@ -205,7 +216,7 @@ class Malicious:
 def test_code_in_a_pickle_does_not_run(folder: Path, protocol: int) -> None:
     file = folder / "weights.pkl"
     file.write_bytes(pickle.dumps({"state_dict": Malicious()}, protocol))
-    assert "refused, since reading it could run code; save it with torch.save(" in refusal("script.py:build", file)
+    assert "refused, since reading it could run code; if you trust it, save it with" in refusal("script.py:build", file)
     assert not (folder / "code_has_run").exists()
     pickle.loads(file.read_bytes())
     assert (folder / "code_has_run").exists()

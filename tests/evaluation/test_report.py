@@ -14,7 +14,7 @@ from torch import Tensor
 
 from orat.core.errors import InputError
 from orat.core.files import write_table
-from orat.evaluation.breakdown import interval, per_class, sample_rows, worst_case, worst_class
+from orat.evaluation.report import interval, per_class, sample_rows, worst_case, worst_class
 
 CLASSES = ("cat", "dog", "owl, snowy", "unseen")
 LABELS = torch.tensor([0, 0, 1, 1, 2])
@@ -54,7 +54,7 @@ def test_the_interval_is_exact_at_its_ends() -> None:
     assert interval(0, 0) == (0, 1)
 
 
-@pytest.mark.parametrize(("count", "total", "level"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 95)])
+@pytest.mark.parametrize(("count", "total", "level"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 95.0)])
 def test_an_interval_of_nonsense_is_refused(count: int, total: int, level: float) -> None:
     with pytest.raises(InputError):
         interval(count, total, level)
