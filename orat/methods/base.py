@@ -136,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Method:
-    """A training objective; its fields are its hyper-parameters, its flags and its JSON record."""
+    """A training objective; its fields are hyper-parameters, flags and JSON record in one."""
 
     attack_start: ClassVar[str] = "uniform"  # the authors' start of the training attack
     on_mnist: ClassVar[dict[str, Any]] = {}  # defaults of fields that are None, on MNIST
