@@ -141,7 +141,7 @@ def measured(runs: Path, epochs: int | None, examples: int | None, device: str, 
 
 
 def write(arguments: argparse.Namespace, done: list[dict[str, Any]], seeds: list[int]) -> None:
-    """Writes all cells so far as one file."""
+    """Writes all finished cells into one file."""
     order = list(ROWS)
     content = {
         "what": "every defense on the bundled MNIST sample, 40 % symmetric label noise, last epoch, 1,000 test images",

@@ -47,7 +47,7 @@ class FakeClock:
         return self.now
 
     def worker(self, name: str, seconds: list[float]) -> Callable[[], None]:
-        """A step that takes these seconds, one value a call."""
+        """A step with given seconds, one value a call."""
         left = iter(seconds)
 
         def step() -> None:
