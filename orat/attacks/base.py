@@ -39,7 +39,7 @@ class Attack:
 
     @property
     def parts(self) -> dict[str, Attack]:
-        """The attacks of an ensemble, each run on the samples that withstand the attacks before; empty for others."""
+        """The attacks of an ensemble, each for the samples that withstand the attacks before; else empty."""
         return {}
 
     def work(self, threat: Threat, classes: int) -> int:
@@ -78,13 +78,13 @@ class Ascent(Attack):
         randomness: Randomness,
         move: Move | None = None,
     ) -> Images:
-        """Follows a gradient; `move` is a faster form of a step, such as a compiled one."""
+        """Follows a gradient; `move` is a faster form of a step, for example a compiled form."""
         raise NotImplementedError
 
     def maximize(
         self, objective: Callable[[Images], PerSample], x: Images, threat: ThreatLike, draws: Randomness | None = None
     ) -> Images:
-        """Ascends an objective that gives one number per sample."""
+        """Ascends an objective with one number per sample."""
         randomness = randomness_of(draws, x)
         return self.climb(lambda adv: gradient_at(objective, adv), x, Threat.of(threat), randomness)
 
