@@ -1,9 +1,9 @@
-"""The three pictures of docs/automatic.md, drawn from what benchmarks/automatic.py measured.
+"""The three pictures of docs/automatic.md, drawn from results of experiments/automatic.py.
 
-    python benchmarks/automatic_figures.py --runs results/automatic-cifar10.json --rates results/automatic-rates.json
+    python experiments/automatic_figures.py --runs results/automatic-cifar10.json --rates results/automatic-rates.json
 
-Losses of right and wrong labels with the cut, the estimated share of wrong labels over epochs, and accuracy against the
-share of wrong labels.
+Losses of right and wrong labels with the flags, the estimated noise rate over epochs, and accuracy against the noise
+rate.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from orat.noise.judge import RELIABLE
 
 Row = dict[str, Any]
 NAMES = {
-    "at": ("AT", GRAY), "published": ("ORAT as published, told the rate", ORANGE),
-    "automatic": ("ORAT, told nothing", BLUE), "oracle": ("oracle: exactly the wrong labels cut", "black"),
+    "at": ("AT", GRAY), "published": ("ORAT as published, m = the noise rate", ORANGE),
+    "automatic": ("ORAT (automatic)", BLUE), "oracle": ("oracle: exactly the wrong labels removed", "black"),
 }  # fmt: skip
-ASKED = {
-    "own_answers": "What the network says of the attacked image",
-    "answers": "What scouts say of the natural image, unseen",
+PREDICTIONS = {
+    "own_answers": "Predictions of the network, attacked images",
+    "answers": "Cross-fitted predictions of scout networks",
 }
 GROUPS = {"right": (BLUE, 1.0), "right, cut": (BLUE, 0.35), "wrong": (RED, 1.0), "wrong, cut": (RED, 0.35)}
 WORDS = {
-    "right": "right label", "right, cut": "right label, cut", "wrong": "wrong label", "wrong, cut": "wrong label, cut",
+    "right": "right label", "right, cut": "right label, flagged", "wrong": "wrong label",
+    "wrong, cut": "wrong label, flagged",
 }  # fmt: skip
 
 
 def main() -> None:
-    """Draws all three."""
+    """Draws all pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, required=True, help="rows of automatic runs, for the first two")
-    parser.add_argument("--kind", default="symmetric:0.4", help="whose losses are shown")
-    parser.add_argument("--rates", type=Path, required=True, help="rows of several rates, for the third")
+    parser.add_argument("--runs", type=Path, required=True, help="for the losses and the estimates")
+    parser.add_argument("--kind", default="symmetric:0.4", help="noise and rate of the drawn losses")
+    parser.add_argument("--rates", type=Path, required=True, help="for the accuracy")
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -57,17 +58,17 @@ def main() -> None:
 
 
 def rows_of(file: Path) -> list[Row]:
-    """The rows of a result."""
+    """The rows of a file."""
     rows: list[Row] = json.loads(file.read_text())["rows"]
     return rows
 
 
 def losses(row: Row) -> Figure:
-    """Histograms of the losses of right and of wrong labels, as the network and as scouts see them, with the cut."""
+    """Histograms of the losses of right and wrong labels, for the network and for scout networks, with the flags."""
     figure = Figure(figsize=(10, 3.8), dpi=150, layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    for panel, (asked, title) in zip(panels, ASKED.items(), strict=True):
-        histogram = row["histograms"][asked]
+    for panel, (predictions, title) in zip(panels, PREDICTIONS.items(), strict=True):
+        histogram = row["histograms"][predictions]
         width = row["histograms"]["highest"] / len(histogram["right"])
         places = [width * (place + 0.5) for place in range(len(histogram["right"]))]
         floor = [0.0] * len(places)
@@ -90,7 +91,7 @@ def losses(row: Row) -> Figure:
 
 
 def estimates(rows: list[Row]) -> Figure:
-    """The estimated share of wrong labels after every epoch from when on scouts know enough, and the true one."""
+    """The estimated noise rate after every epoch with reliable predictions, and the true rate."""
     figure = Figure(figsize=(8, 3.8), dpi=150, layout="constrained")
     panel = figure.subplots()
     for row, color in zip(rows, (BLUE, RED, ORANGE, GRAY), strict=False):
@@ -103,31 +104,31 @@ def estimates(rows: list[Row]) -> Figure:
         panel.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)
         panel.axhline(100 * row.get("flipped", 0.0), color=color, linestyle=":", linewidth=1)
     panel.axvline(0.5, color="black", linewidth=0.8)
-    panel.set_xlabel("epoch; scouts learn before the first, the network from then on")
-    panel.set_ylabel("wrong labels in %")
+    panel.set_xlabel("epoch; up to 0: scout networks, from 1: the network")
+    panel.set_ylabel("noise rate in %")
     panel.set_ylim(bottom=0)
-    panel.legend(frameon=False, title="estimate ± 2 errors; dotted: truth")
+    panel.legend(frameon=False, title="estimate ± 2 standard errors; dotted: truth")
     bare(panel)
     return figure
 
 
 def accuracy(rows: list[Row]) -> Figure:
-    """Accuracy against the share of wrong labels: the mean over seeds, and from the least to the most of them."""
+    """Accuracy against the noise rate: the mean over seeds, and bars from the least to the largest."""
     figure = Figure(figsize=(10, 3.8), dpi=150, layout="constrained")
     panels = figure.subplots(1, 2)
     for panel, (column, title) in zip(panels, (("natural", "natural"), ("pgd20", "under PGD-20")), strict=True):
         for arm, (name, color) in NAMES.items():
             rates = sorted({row["rate"] for row in rows if row["arm"] == arm})
             values = [[row[column] for row in rows if (row["arm"], row["rate"]) == (arm, rate)] for rate in rates]
-            means = [mean(those) for those in values]
-            spread = [[at - min(those) for at, those in zip(means, values, strict=True)]]
-            spread += [[max(those) - at for at, those in zip(means, values, strict=True)]]
+            means = [mean(own) for own in values]
+            spread = [[middle - min(own) for middle, own in zip(means, values, strict=True)]]
+            spread += [[max(own) - middle for middle, own in zip(means, values, strict=True)]]
             panel.errorbar(
                 [100 * rate for rate in rates], means, spread, color=color, label=name, marker="o", markersize=4,
                 capsize=3, linestyle="--" if arm == "oracle" else "-",
             )  # fmt: skip
         panel.set_title(title, fontsize=11)
-        panel.set_xlabel("wrong labels in %")
+        panel.set_xlabel("noise rate in %")
         bare(panel)
     panels[0].set_ylabel("accuracy in % after the last epoch")
     handles, labels = panels[0].get_legend_handles_labels()
@@ -136,7 +137,7 @@ def accuracy(rows: list[Row]) -> Figure:
 
 
 def bare(panel: Axes) -> None:
-    """Without the frame's upper and right side."""
+    """Removes the upper and right side of the frame."""
     panel.spines[["top", "right"]].set_visible(False)
 
 

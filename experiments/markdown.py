@@ -1,4 +1,4 @@
-"""What pages of measured numbers are written with: tables, and rows that belong together."""
+"""Parts of the pages of measured numbers: tables, and rows in groups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 Row = dict[str, Any]
 Item = TypeVar("Item")
 MADE_WITH = ("device", "commit")
+NAMES = {"ORAT automatic": "ORAT (automatic)"}  # of methods in reports -> on pages
 
 
 def table_head(titles: Iterable[Any]) -> list[str]:
-    """The titles of a table, and the line below them."""
+    """The titles of a table and the line below."""
     columns = list(titles)
     return [table_line(columns), "|" + "---|" * len(columns)]
 
@@ -24,21 +25,26 @@ def table_line(cells: Iterable[Any]) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """A mean, and the standard deviation if there are several."""
+    """The mean, with the standard deviation of several values."""
     if not values:
         return ""
     return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
+def noise_words(noise: str, percent: float) -> str:
+    """A noise and its rate in words."""
+    return f"{noise} {percent:.0f} %" if percent else "none"
+
+
 def measured_on(name: str, origins: Iterable[Row]) -> list[str]:
-    """Which hardware and commits the numbers of a file under results/ come from."""
+    """The hardware and the commits of a file under results/."""
     known = list(origins)
     devices, commits = (" and ".join(sorted({str(one.get(key))[:12] for one in known})) for key in MADE_WITH)
     return ["", f"Measured on {devices} at {commits} ([all numbers](../results/{name}.json))."]
 
 
 def grouped(rows: Iterable[Item], key: Callable[[Item], Any]) -> list[tuple[Any, list[Item]]]:
-    """Items of one key together, in the order in which keys are met."""
+    """Items in groups of one key, in the order of the first item of each."""
     found: dict[Any, list[Item]] = {}
     for value, group in groupby(rows, key):
         found.setdefault(value, []).extend(group)

@@ -1,8 +1,8 @@
-"""Effects of k and m on the page of the paper's numbers: accuracy, and what was left out, beside the best of others."""
+"""Effects of k and m on docs/reproduced.md: accuracy and removed samples beside the best other method."""
 
 from __future__ import annotations
 
-from pages import Row, grouped, table_head, table_line
+from markdown import Row, grouped, noise_words, table_head, table_line
 
 from orat.cli.tables import TITLES
 
@@ -10,33 +10,23 @@ OTHER = "best other method"
 
 
 def effects(runs: list[Row], rank: str) -> list[str]:
-    """A table for each place of the paper, and in how many of its runs ORAT is ahead of all others."""
+    """One table for every place of the paper, with the number of runs with ORAT ahead of all others."""
     lines = []
-    for (data, eps, noise, rate), group in grouped(
-        runs, lambda run: (run["data"], run["eps"], run["noise"], run["rate"])
-    ):
-        ranked = [run for run in group if run["m"] is not None]
-        others = [run for run in group if run["m"] is None]
+    places = grouped(runs, lambda run: (run["data"], run["eps"], run["noise"], run["rate"]))
+    for (data, eps, noise, rate), group in places:
+        ranked, others = ([run for run in group if (run["m"] is None) == other] for other in (False, True))
         columns = [name for name in TITLES if name in group[0]["accuracy"]["last"]]
-        lines += ["", f"{data}, eps {eps}, {noise} {rate} %, last epoch:", ""]
-        lines += table_head([rank, "left out", "of these wrong", *(TITLES[name] for name in columns)])
+        lines += ["", f"{data}, eps {eps}, {noise_words(noise, rate)}, last epoch:", ""]
+        lines += table_head([rank, "removed", "with a wrong label", *(TITLES[name] for name in columns)])
         for run in ranked:
-            found = run["outliers"]
-            cells = [
-                run[rank],
-                found["cut"],
-                found["flipped_and_cut"],
-                *(f"{reached(run, name):.2f}" for name in columns),
-            ]
-            lines.append(table_line(cells))
+            counts = (run["outliers"][name] for name in ("cut", "flipped_and_cut"))
+            lines.append(table_line([run[rank], *counts, *(f"{reached(run, name):.2f}" for name in columns)]))
         if others and ranked:
             best = {name: max(others, key=lambda run: reached(run, name)) for name in columns}
             figures = [f"{reached(run, name):.2f} ({run['method']})" for name, run in best.items()]
             ahead = [sum(reached(run, name) > reached(best[name], name) for run in ranked) for name in columns]
-            lines += [
-                table_line([OTHER, "-", "-", *figures]),
-                table_line(["ORAT ahead in", "-", "-", *(f"{count} of {len(ranked)}" for count in ahead)]),
-            ]
+            lines.append(table_line([OTHER, "-", "-", *figures]))
+            lines.append(table_line(["ORAT ahead in", "-", "-", *(f"{count} of {len(ranked)}" for count in ahead)]))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Which images the paper's CIFAR-10 rows come from, on the page of its numbers: scrambled or right ones."""
+"""The layout of the paper's CIFAR-10 images on docs/reproduced.md: scrambled or right."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import json
 from pathlib import Path
 
 from layouts import cells
-from pages import Row, grouped, measured_on, spread, table_head, table_line
+from markdown import Row, grouped, measured_on, noise_words, spread, table_head, table_line
 
 from orat.cli.tables import TITLES
 
 ROWS, LAYOUTS = "scrambled-cifar10", "layouts"
-NOTE = """The authors' noise script scrambles images ([errata](errata.md), 20 and 21). Small-CNN on **JPEG copies**, in brackets ours less the paper's; no augmentation, nothing held out,
-the best epoch on the test set, each column by itself, as they do it. Under attack that is an epoch in which hardly anything was learned ([errata](errata.md), 36)."""
+NOTE = """The authors' noise script scrambles images ([errata](errata.md), 20 and 21). Small-CNN on **JPEG copies**, in brackets ours minus
+the paper's. As in the authors' code: no augmentation, nothing held out, and each column's best epoch on the test set.
+Under attack, hardly anything has been learned in that epoch ([errata](errata.md), 36)."""
 
 
 def section(results: Path) -> list[str]:
-    """Rows on scrambled images beside the paper's, and natural accuracy on both kinds; nothing where no file is."""
+    """Rows on scrambled images, and natural accuracy on both layouts; empty without both files."""
     rows, layouts = ((results / f"{name}.json") for name in (ROWS, LAYOUTS))
     if not (rows.is_file() and layouts.is_file()):
         return []
@@ -29,21 +30,21 @@ def section(results: Path) -> list[str]:
 
 
 def beside(rows: list[Row]) -> list[str]:
-    """Rows that were run on scrambled images, as `orat reproduce` reports them."""
+    """Finished rows on scrambled images beside the paper's."""
     done = [row for row in rows if row["ours"] is not None]
     columns = [name for name in TITLES if any(row["column"] == name for row in done)]
     lines = table_head(["eps", "noise", "method", *(TITLES[name] for name in columns)])
-    for place, group in grouped(done, lambda row: (row["eps"], f"{row['noise']} {row['rate']} %", row["method"])):
+    keys = grouped(done, lambda row: (row["eps"], noise_words(row["noise"], row["rate"]), row["method"]))
+    for place, group in keys:
         figures = {row["column"]: f"{row['ours']:.2f} ({row['difference']:+.2f})" for row in group}
         lines.append(table_line([*place, *(figures[name] for name in columns)]))
     return lines
 
 
 def apart(rows: list[Row]) -> list[str]:
-    """Best natural accuracy of standard training on scrambled and on right images, and the paper's at both radii."""
-    lines = table_head(
-        ["ST, symmetric noise", "images", "seeds", "best natural accuracy", "the paper's, 2/255 and 8/255"]
-    )
+    """Best natural accuracy of standard training on both layouts, and the paper's at both radii."""
+    titles = ["ST, symmetric noise", "images", "seeds", "best natural accuracy", "the paper's, 2/255 and 8/255"]
+    lines = table_head(titles)
     for (rate, layout), group in grouped(rows, lambda row: (row["rate"], row["layout"])):
         best = spread([row["best"] for row in group])
         theirs = " and ".join(f"{cell.theirs['natural']:.2f}" for cell in cells(rate))

@@ -1,26 +1,31 @@
-"""How often ORAT by its two scalars loses a class, on the page of the paper's numbers."""
+"""Lost classes of ORAT by Algorithm 1 on docs/reproduced.md."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from pages import grouped, measured_on, table_head, table_line
+from markdown import grouped, measured_on, table_head, table_line
 
 NAME = "lost-class"
-ARMS = {"burn-in-2": "ours, two epochs of burn-in"}  # whose names say too little
-NOTE = """With `benchmarks/lost_class.py`: the first {epochs} epochs of ORAT on mnist, eps {eps}, {noise} {rate} %, where Table 1 was missed by far ([errata](errata.md), 13). A class is lost that
-the network gives to fewer than half of its test images; samples with a loss above the upper cut, λ + λ̂, are left out."""
+ARMS = {"burn-in-2": "ours, two epochs of burn-in"}
+NOTE = """The first {epochs} epochs of ORAT on mnist, eps {eps}, {noise} {rate} % (`experiments/lost_class.py`). This cell of Table 1 is
+far below the paper's ([errata](errata.md), 13).
+
+| term | meaning |
+|---|---|
+| lost class | the network predicts it for fewer than half of its test images |
+| upper cut | λ + λ̂; samples with a larger loss are removed |"""
 
 
 def section(results: Path) -> list[str]:
-    """In how many runs a class was lost, and what the others reach; nothing where there is no file of them."""
+    """The number of runs with a lost class, and the accuracies; empty without a file."""
     file = results / f"{NAME}.json"
     if not file.is_file():
         return []
     content = json.loads(file.read_text())
-    titles = ["protocol", "runs", "that lost a class", "upper cut of these", "natural accuracy"]
-    titles += ["upper cut of the others", "natural accuracy"]
+    titles = ["protocol", "runs", "with a lost class", "their upper cut", "their natural accuracy"]
+    titles += ["upper cut of the other runs", "natural accuracy of the other runs"]
     lines = ["", "## Classes that are lost", "", NOTE.format(**content["setting"]), "", *table_head(titles)]
     for arm, group in grouped(content["rows"], lambda row: row["arm"]):
         lost, kept = ([row for row in group if bool(row["lost"]) == wanted] for wanted in (True, False))
@@ -30,5 +35,5 @@ def section(results: Path) -> list[str]:
 
 
 def span(values: list[float]) -> str:
-    """From the least to the most."""
+    """From the least to the largest value."""
     return f"{min(values):.2f} to {max(values):.2f}" if values else "-"

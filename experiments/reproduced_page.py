@@ -1,14 +1,14 @@
-"""The paper's numbers beside ours as a page of the docs, from all reports of `orat reproduce` that there are.
+"""Prints docs/reproduced.md: ours beside the paper's, from all reports of `orat paper reproduce`.
 
-orat reproduce table1 --only data=mnist --protocol ours,authors --known results/reproduce-table1.json --report --json > new.json
+orat paper reproduce table1 --only data=mnist --protocol ours,authors --known results/reproduce-table1.json --report --json > new.json
 mv new.json results/reproduce-table1.json
-python benchmarks/reproduced_page.py > docs/reproduced.md
+python experiments/reproduced_page.py > docs/reproduced.md
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from statistics import mean
@@ -16,30 +16,32 @@ from statistics import mean
 import reproduced_cifar
 import reproduced_layouts
 import reproduced_lost
-from pages import Row, grouped, measured_on, table_head, table_line
+from markdown import NAMES, Row, grouped, measured_on, noise_words, table_head, table_line
 from reproduced_curves import curves
 from reproduced_effects import effects
 from reproduced_gains import PLACE, beside_at, beside_others
 
 from orat.cli.tables import TITLES
-from orat_paper.reproduce.artifacts import AUTOMATIC
+from orat_paper.reproduce.artifacts import artifact
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-HEADLINES, NOISES = ("AT", "ORAT", AUTOMATIC), ("none", "symmetric", "asymmetric")  # as the README has them
-EFFECT = "effect-of-"  # names of what is drawn against k or m
-TOLD_APART = 0.99  # of toy points
-CUTS = (
-    "What is left out is not m, and may come to nothing where k is a little below n ([errata](errata.md), 13 and 33)."
-)
+EFFECT = "effect-of-"  # names of the figures against k or m
+SOLVED = 0.99  # of toy points under PGD-20
+CUTS = "The number of removed samples is not m, and may be 0 for k a little below n ([errata](errata.md), 13 and 33)."
 NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
-HEAD = """<!-- Written by benchmarks/reproduced_page.py; change that, or the JSON, not this. -->
+COMPARED = ("AT", "ORAT")
+HEAD = """<!-- Written by experiments/reproduced_page.py; change that, or the JSON, not this. -->
 # The paper, reproduced
 
-Every number here, but for sections that say otherwise, was measured with `orat reproduce`, which runs the cells of the paper's tables and figures, and stands beside the paper's: accuracy
-in %, and in brackets the difference to what is printed there. **ours**: right images, exact radii, the last epoch, whatever the test set says of others.
-**authors**: as their code does it, each column's best epoch on the test set, each by itself ([errata](errata.md), 20 to 26). Cells that
-were not run are left out. Green figures of the terminal, cells at the epoch that validation chose, seeds, hardware and commits are in the files under `results/`."""
+`orat paper reproduce` measured these numbers; some sections name another script. Numbers are accuracies in %, with the
+difference to the paper's number in brackets. Cells without a run are left out. Reports under `results/` also hold the
+epoch chosen on validation, seeds, hardware and commits.
+
+| protocol | images and radii | epoch |
+|---|---|---|
+| **ours** | right images, exact radii | the last |
+| **authors** | as in their code ([errata](errata.md), 20 to 26) | each column's best on the test set |"""
 
 
 def main() -> None:
@@ -49,133 +51,131 @@ def main() -> None:
         content = json.loads(file.read_text())
         run = [row for row in content["rows"] if row["ours"] is not None]
         if run:
-            lines += [
-                "",
-                f"## {content['what'][0].upper()}{content['what'][1:]}",
-                *body(content, run),
-                *measured_on(file.stem, [run["origin"] for run in content["runs"]]),
-            ]
+            lines += ["", f"## {capitalized(content['what'])}", *body(content, run)]
+            lines += measured_on(file.stem, [run["origin"] for run in content["runs"]])
     for part in (reproduced_lost, reproduced_cifar, reproduced_layouts):
         lines += part.section(RESULTS)
     print("\n".join(lines))
 
 
 def place_of(file: Path) -> tuple[int, str]:
-    """Tables in the order of the paper, then what else there is."""
+    """Tables in the order of the paper, then the others."""
     order = ("table1", "stability", "autoattack", "loss-curves", "accuracy-curves", "effect-of-m", "effect-of-k", "toy")
     name = file.stem.removeprefix("reproduce-")
     found = next((number for number, start in enumerate(order) if name.startswith(start)), len(order))
     return found, name
 
 
+def capitalized(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def body(content: Row, run: list[Row]) -> list[str]:
-    """What was read into the paper, the figure if there is one, what the numbers say, and the numbers."""
-    name, rows = content["name"], [row for row in run if row["epoch"] != "chosen"]
-    said = [f"{content['note'][0].upper()}{content['note'][1:]}."] if content["note"] else []
+    """The note, the figure and the tables of a report."""
+    name, note = content["name"], artifact(content["name"]).note
+    texts = [f"{capitalized(note)}."] if note else []
     pictures = sorted((ROOT / "docs" / "figures").glob(f"reproduce-{name}*.png"))
-    said += [f"![{content['what']}](figures/{picture.name})" for picture in pictures]
+    texts += [f"![{content['what']}](figures/{picture.name})" for picture in pictures]
+    texts += [CUTS] if name.startswith(EFFECT) else []
+    texts += [f"**{protocol}**: {text}" for protocol, text in holes(content["rows"])]
+    lines = [line for text in texts for line in ("", text)]
     if any("curve" in one for one in content["runs"]):
-        said += by_protocol(content["rows"], holes)
-        texts = [line for text in said for line in ("", text)]
-        return [*texts, *curves(content["runs"])]  # the numbers of its cells stand in other tables
+        return [*lines, *curves(content["runs"])]  # other tables have the numbers of these cells
     if name.startswith(EFFECT):
-        said += [CUTS, *by_protocol(content["rows"], holes)]
-        texts = [line for text in said for line in ("", text)]
-        return [*texts, *effects(content["runs"], name.removeprefix(EFFECT))]
-    chosen = [row for row in content["rows"] if row["epoch"] == "chosen"]
-    reported = [row for row in content["rows"] if row["epoch"] != "chosen"]
-    said += [*by_protocol(content["rows"], holes), *by_protocol(rows, nearness), *by_protocol(reported, orders)]
-    if text := orders(chosen):
-        said.append(f"**ours** at the epoch that validation chose, not the last: {text}")
-    said += [text for text in (successes(content),) if text]
-    texts = [line for text in said for line in ("", text)]
-    gains = beside_others(rows)
-    return [*texts, *by_method(run), *gains, *beside_at(rows, content["runs"]), *tables(rows)]
+        return [*lines, *effects(content["runs"], name.removeprefix(EFFECT))]
+    last = [row for row in run if row["epoch"] != "chosen"]
+    lines += [*nearness(last), *orders(content["rows"]), *(successes(content["runs"]) if name == "toy" else [])]
+    return [*lines, *by_method(run), *beside_others(last), *beside_at(last, content["runs"]), *tables(last)]
 
 
-def by_protocol(rows: Iterable[Row], say: Callable[[list[Row]], str]) -> list[str]:
-    """What there is to say of each protocol by itself."""
-    groups = grouped(rows, lambda row: row["protocol"])
-    return [f"**{protocol}**: {text}" for protocol, group in groups if (text := say(group))]
+def holes(rows: list[Row]) -> list[tuple[str, str]]:
+    """Every protocol with missing cells, and the number of its measured cells."""
+    found = []
+    for protocol, group in grouped(rows, lambda row: row["protocol"]):
+        cells = grouped(group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
+        done = [cell for cell, members in cells if any(row["ours"] is not None for row in members)]
+        if done and len(done) < len(cells):
+            data, methods = (" and ".join(dict.fromkeys(cell[place] for cell in done)) for place in (0, len(PLACE)))
+            found.append((protocol, f"{len(done)} of the {len(cells)} cells on {data} are measured: {methods}."))
+    return found
 
 
-def holes(rows: list[Row]) -> str:
-    """How many of the cells were run, where some were not."""
-    cells = grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
-    done = [cell for cell, group in cells if any(row["ours"] is not None for row in group)]
-    if not done or len(done) == len(cells):
-        return ""
-    data, methods = (" and ".join(dict.fromkeys(cell[place] for cell in done)) for place in (0, len(PLACE)))
-    return f"Of the {len(cells)} cells on {data}, {len(done)} were run so far: {methods}."
+def nearness(rows: list[Row]) -> list[str]:
+    """The differences of AT and ORAT to the paper, one line a protocol and method."""
+    titles = ["ours minus the paper's", "protocol", "numbers", f"within {NEAR} points", "mean", "least", "largest"]
+    lines = []
+    for protocol, group in grouped(rows, lambda row: row["protocol"]):
+        for method in COMPARED:
+            off = [row["difference"] for row in group if row["method"] == method and row["difference"] is not None]
+            if off:
+                near = sum(round(abs(value), 2) <= NEAR for value in off)
+                figures = (f"{value:+.2f}" for value in (mean(off), min(off), max(off)))
+                lines.append(table_line([method, protocol, len(off), near, *figures]))
+    return ["", *table_head(titles), *lines] if lines else []
 
 
-def successes(content: Row) -> str:
-    """In how many seeds a toy set is told apart, which means hide: a network may take all points for one class."""
-    if content["name"] != "toy":
-        return ""
-    cells = grouped(content["runs"], lambda run: (run["data"], run["method"]))
-    said = [
-        f"{method} on {data} in {sum(run['accuracy']['last']['pgd20'] >= TOLD_APART for run in runs)} of {len(runs)}"
-        for (data, method), runs in cells
-    ]
-    return f"Seeds in which at least {TOLD_APART:.0%} of the test points are right under PGD-20: {', '.join(said)}."
+def orders(rows: list[Row]) -> list[str]:
+    """The pairs of methods in another order than in the paper, and the columns with another best method."""
+    titles = ["order of the methods", "epoch", "pairs in one column", "in another order than the paper's"]
+    titles += [f"of these by more than {NEAR} points in both", "columns with another best method", "which"]
+    lines = []
+    for (protocol, epoch), group in grouped(rows, lambda row: (row["protocol"], row["epoch"])):
+        firsts, apart = compared_orders(group)
+        changed = [min(abs(ours), abs(theirs)) for ours, theirs in apart if ours * theirs < 0]
+        if apart:
+            figures = [len(apart), len(changed), sum(least > NEAR for least in changed), *best_words(firsts)]
+            lines.append(table_line([protocol, epoch, *figures]))
+    return ["", *table_head(titles), *lines] if lines else []
 
 
-def nearness(rows: list[Row]) -> str:
-    """How near AT and ORAT come to the paper."""
-    parts = []
-    for method in ("AT", "ORAT"):
-        off = [row["difference"] for row in rows if row["method"] == method and row["difference"] is not None]
-        if off:
-            near = sum(round(abs(value), 2) <= NEAR for value in off)
-            parts.append(
-                f"{near} of the {len(off)} numbers of {method} lie within {NEAR} points of the paper's, "
-                f"{mean(off):+.2f} in the mean, from {min(off):+.2f} to {max(off):+.2f}"
-            )
-    return "; ".join(parts) + "." if parts else ""
-
-
-def orders(rows: list[Row]) -> str:
-    """Where another method is best than in the paper, and how many pairs of methods change their order.
-
-    Which one is best can be said only where all methods of the paper were run.
-    """
+def compared_orders(rows: Iterable[Row]) -> tuple[list[tuple[str, str]], list[tuple[float, float]]]:
+    """The best methods of complete columns, and the differences of all pairs of methods, ours and the paper's."""
     firsts, apart = [], []
     for _, group in grouped(rows, lambda row: tuple(row[name] for name in (*PLACE, "column"))):
         theirs = [row for row in group if row["theirs"] is not None]
         both = [row for row in theirs if row["ours"] is not None]
-        apart += [tuple(one[who] - other[who] for who in ("ours", "theirs")) for one, other in combinations(both, 2)]
+        apart += [
+            (one["ours"] - other["ours"], one["theirs"] - other["theirs"]) for one, other in combinations(both, 2)
+        ]
         if len(both) == len(theirs) > 2:
             firsts.append((top(both, "ours"), top(both, "theirs")))
-    changed = [min(abs(ours), abs(theirs)) for ours, theirs in apart if ours * theirs < 0]
-    if not apart:
-        return ""
-    text = f"Of {len(apart)} pairs of methods in one column, {len(changed)} are in the other order than in the paper"
-    clear = sum(least > NEAR for least in changed)
-    return f"{text}, {clear} of them by more than {NEAR} points in both." + best_words(firsts)
+    return firsts, apart
 
 
-def best_words(firsts: list[tuple[str, str]]) -> str:
-    """In how many columns which method takes the first place of which."""
+def best_words(firsts: list[tuple[str, str]]) -> tuple[str, str]:
+    """The number of columns with another best method, and the methods."""
     others = sorted((ours, theirs) for ours, theirs in firsts if ours != theirs)
-    said = [
-        f"{ours} instead of {theirs} in {len(group)}" for (ours, theirs), group in grouped(others, lambda pair: pair)
-    ]
-    return f" Another is best in {len(others)} of {len(firsts)} columns: {', '.join(said)}." if others else ""
+    pairs = grouped(others, lambda pair: pair)
+    words = [f"{ours} instead of {theirs} in {len(group)}" for (ours, theirs), group in pairs]
+    return f"{len(others)} of {len(firsts)}" if firsts else "-", ", ".join(words) or "-"
 
 
 def top(rows: list[Row], who: str) -> str:
-    """The method that is ahead."""
+    """The method with the largest number."""
     return str(max(rows, key=lambda row: row[who])["method"])
 
 
+def successes(runs: list[Row]) -> list[str]:
+    """The seeds that solve every toy set, which means over seeds hide."""
+    methods = list(dict.fromkeys(run["method"] for run in runs))
+    lines = ["", *table_head([f"seeds with {SOLVED:.0%} of the test points right under PGD-20", *methods])]
+    for data, group in grouped(runs, lambda run: run["data"]):
+        shares = {
+            name: [run["accuracy"]["last"]["pgd20"] for run in group if run["method"] == name] for name in methods
+        }
+        solved = (f"{sum(share >= SOLVED for share in own)} of {len(own)}" for own in shares.values())
+        lines.append(table_line([data, *solved]))
+    return lines
+
+
 def by_method(rows: list[Row]) -> list[str]:
-    """How far each method lies from the paper in the mean over all cells, in both epochs that we report."""
+    """The mean difference of every method to the paper over all cells, in both reported epochs."""
     compared = [row for row in rows if row["difference"] is not None and row["protocol"] == "ours"]
     if len({row["epoch"] for row in compared}) < 2 or len({tuple(row[name] for name in PLACE) for row in compared}) < 2:
         return []
     columns = [name for name in TITLES if any(row["column"] == name for row in compared)]
-    titles = ["ours less the paper's, in the mean", "epoch", "cells", *(TITLES[name] for name in columns)]
+    titles = ["ours minus the paper's, in the mean", "epoch", "cells", *(TITLES[name] for name in columns)]
     lines = ["", *table_head(titles)]
     for (method, epoch), group in grouped(compared, lambda row: (row["method"], row["epoch"])):
         off = {name: [row["difference"] for row in group if row["column"] == name] for name in columns}
@@ -185,46 +185,27 @@ def by_method(rows: list[Row]) -> list[str]:
 
 
 def tables(rows: list[Row]) -> list[str]:
-    """One table for each data set, radius and protocol."""
+    """One table for every data set, radius and protocol."""
     lines = []
     for (data, eps, protocol), group in grouped(rows, lambda row: (row["data"], row["eps"], row["protocol"])):
         columns = [name for name in TITLES if any(row["column"] == name for row in group)]
         keys = [name for name in ("model", "k", "m") if any(row[name] is not None for row in group)]
         titles = ["noise", "method", *keys, "seeds", *(TITLES[name] for name in columns)]
         lines += ["", f"{data}, eps {eps}, **{protocol}**:", "", *table_head(titles)]
-        for cell, members in grouped(
-            group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m"))
-        ):
+        cells = grouped(group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
+        for cell, members in cells:
             by_column = {row["column"]: row for row in members}
-            noise = f"{cell[2]} {cell[3]} %" if cell[3] else "none"
-            said = ["-" if by_key is None else by_key for by_key in (members[0][name] for name in keys)]
+            start = [noise_words(cell[2], cell[3]), NAMES.get(cell[4], cell[4])]
+            start += ["-" if value is None else value for value in (members[0][name] for name in keys)]
             figures = [figure(by_column[name]) if name in by_column else "-" for name in columns]
-            lines.append(table_line([noise, cell[4], *said, members[0]["seeds"], *figures]))
-    return lines
-
-
-def headlines() -> list[str]:
-    """The table of the README: AT and ORAT on MNIST where most labels are wrong, ours and the paper's."""
-    table1, stability = (
-        json.loads((RESULTS / f"reproduce-{name}.json").read_text())["rows"] for name in ("table1", "stability")
-    )
-    rows = table1 + [row for row in stability if row["method"] == AUTOMATIC]
-    wanted = {"data": "mnist", "protocol": "ours", "epoch": "last"}.items()
-    shown = [row for row in rows if wanted <= row.items() and row["rate"] in (0, 40) and row["method"] in HEADLINES]
-    shown.sort(key=lambda row: (row["eps"], NOISES.index(row["noise"]), HEADLINES.index(row["method"])))
-    lines = table_head(["MNIST, LeNet", "method", *(TITLES[row["column"]] for row in shown[:4])])
-    for (eps, noise, rate, method), group in grouped(
-        shown, lambda row: tuple(row[name] for name in ("eps", "noise", "rate", "method"))
-    ):
-        place = f"eps {eps}, " + (f"{noise} {rate} %" if rate else "no noise")
-        lines.append(table_line([place, method, *map(figure, group)]))
+            lines.append(table_line([*start, members[0]["seeds"], *figures]))
     return lines
 
 
 def figure(row: Row) -> str:
-    """Ours, its deviation if there are several seeds, and the difference to the paper's if it prints one."""
-    spread = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
-    return f"{row['ours']:.2f}{spread}" + ("" if row["difference"] is None else f" ({row['difference']:+.2f})")
+    """Ours, the deviation of several seeds, and the difference to the paper's number."""
+    deviation = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
+    return f"{row['ours']:.2f}{deviation}" + ("" if row["difference"] is None else f" ({row['difference']:+.2f})")
 
 
 if __name__ == "__main__":

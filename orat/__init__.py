@@ -28,31 +28,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 PLACES = {
-    "Attack": "orat.attacks",
-    "AutoAttack": "orat.attacks",
-    "Batch": "orat.core.types",
-    "InputError": "orat.core.errors",
-    "Method": "orat.methods.base",
-    "MinMaxLoss": "orat.methods.ranked_range",
-    "PGD": "orat.attacks",
-    "RankedRangeLoss": "orat.methods.ranked_range",
-    "Run": "orat.training.run",
-    "Source": "orat.data.source",
-    "State": "orat.methods.base",
-    "Step": "orat.methods.base",
-    "Threat": "orat.attacks",
-    "TrainingError": "orat.core.errors",
-    "Verdict": "orat.noise.judge",
-    "evaluate": "orat.evaluation",
-    "find_label_issues": "orat.curation.find",
-    "fix_labels": "orat.curation.fix",
-    "judge": "orat.noise.judge",
-    "load_data": "orat.data.catalog:load",
-    "load_model": "orat.training.load",
-    "ranked_range": "orat.methods.ranked_range",
-    "search": "orat.sweeps.search",
-    "train": "orat.training.train",
-}
+    "Attack": "orat.attacks", "AutoAttack": "orat.attacks", "Batch": "orat.core.types",
+    "InputError": "orat.core.errors", "Method": "orat.methods.base", "MinMaxLoss": "orat.methods.ranked_range",
+    "PGD": "orat.attacks", "RankedRangeLoss": "orat.methods.ranked_range", "Run": "orat.training.run",
+    "Source": "orat.data.source", "State": "orat.methods.base", "Step": "orat.methods.base", "Threat": "orat.attacks",
+    "TrainingError": "orat.core.errors", "Verdict": "orat.noise.judge", "evaluate": "orat.evaluation",
+    "find_label_issues": "orat.curation.find", "fix_labels": "orat.curation.fix", "judge": "orat.noise.judge",
+    "load_data": "orat.data.catalog:load", "load_model": "orat.training.load",
+    "ranked_range": "orat.methods.ranked_range", "search": "orat.sweeps.search", "train": "orat.training.train",
+}  # fmt: skip
 ROOMS = ("attacks", "curation", "data", "evaluation", "methods", "noise", "sweeps", "training")
 REMOVED = {  # names of earlier versions, and their new places
     **{name: f"orat.attacks.{name}" for name in ("APGD", "FAB", "CarliniWagner", "Square", "suite")},

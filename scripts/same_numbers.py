@@ -30,7 +30,7 @@ POLL = 0.002  # seconds between two looks at a run's folder
 INTO_EPOCH = 0.02  # seconds after an epoch's record until the process is held, so that a checkpoint of it is over
 HELD = 1.5  # seconds that it is held before the epoch whose end is to be saved, as checkpoints follow the clock
 HELD_LONG = 12.0  # where it has saved before: the longer that takes on a busy machine, the less often it is done
-ATTEMPTS = 3  # to kill a run where it is meant to be
+ATTEMPTS = 2  # to kill a run where it is meant to be
 
 # Words of the arguments below -> words of a checkout that is recorded with `--spelling new`.
 RENAMED = {

@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from orat.attacks import PGD
-from orat.attacks import adversary as training_attack
-from orat.attacks import pgd as ascent
-from orat.attacks.adversary import Adversary
+from orat.attacks import PGD, Threat
+from orat.attacks.base import Adversary
+from orat.attacks.base import Adversary
 from orat.core.types import Batch
 from orat.methods import Method, Setting
 from orat.methods.base import State, Step
@@ -42,18 +41,17 @@ def samples(classes: int = 3) -> Batch:
 
 def adversary(model: nn.Module, eps: float, steps: int, generator: Generator, **more: Any) -> Adversary:
     """The attack of a training step: PGD in linf against this network."""
-    return Adversary(PGD(eps, steps, **more), model, generator)
+    return Adversary(PGD(steps, **more), Threat(eps), model, generator)
 
 
-def radius_and_step_size(attack: Adversary) -> tuple[float, float | None]:
+def radius_and_step_size(attack: Any) -> tuple[float, float | None]:
     """The radius and the size of a step of a training attack."""
-    return attack.pgd.eps, attack.pgd.step_size
+    return attack.threat.eps, attack.attack.step_size
 
 
 def without_input_checks(patch: pytest.MonkeyPatch) -> None:
     """Leaves out the check of the range of inputs, which is made on CPUs only."""
-    for module in (ascent, training_attack):
-        patch.setattr(module, "check_images", lambda x: None)
+    patch.setattr(Threat, "check_inputs", lambda threat, x: None)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Attacks: a `Threat` is the set of allowed changes, an `Attack` searches in it, `suite` has all attacks by name."""
 
-from orat.attacks.adversary import Adversary, Sight
 from orat.attacks.apgd import APGD
 from orat.attacks.autoattack import AutoAttack
-from orat.attacks.base import Ascent, Attack
+from orat.attacks.base import Adversary, Ascent, Attack, Sight
 from orat.attacks.carlini_wagner import CarliniWagner
 from orat.attacks.fab import FAB
 from orat.attacks.pgd import PGD

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from orat.attacks.base import GRADIENT, Ascent, Move, frozen, wrong
+from orat.attacks.base import GRADIENT, Ascent, Move, frozen, moved, wrong
 from orat.attacks.restarts import attempts
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.errors import InputError, unknown
@@ -91,8 +91,3 @@ class PGD(Ascent):
         if self.start == "uniform":
             return threat.start(x, randomness).detach()
         return threat.project(x + threat.scaled(GAUSSIAN_START * normal(x, randomness)), x).detach()
-
-
-def moved(adv: Images, gradient: Images, x: Images, threat: Threat, step_size: float) -> Images:
-    """One step along the gradient and back into the threat; no step where the gradient is not finite."""
-    return threat.project(adv + step_size * threat.ascend(gradient.nan_to_num(0, 0, 0), adv), x)

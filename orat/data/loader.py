@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import ceil
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -80,18 +80,9 @@ class Loader(ABC):
 class ResidentLoader(Loader):
     """The loader of a data set held in the memory of the device; a ticket is (ids,)."""
 
-    def __init__(
-        self,
-        source: Dataset,
-        batch_size: int,
-        seed: int,
-        device: torch.device,
-        augment: str = "none",
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        super().__init__(source, batch_size, seed, device, augment, rank, world_size)
-        self.images = source.images.to(device)
+    def __init__(self, source: Dataset, *settings: Any, **more: Any) -> None:
+        super().__init__(source, *settings, **more)
+        self.images = source.images.to(self.device)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Ticket]:
         """The ids of each step."""

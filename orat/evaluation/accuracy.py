@@ -69,9 +69,9 @@ def correct(
     for attack in attacks.values():
         attack.check_threat(threat)
     natural = predict(model, data) == data.labels
-    halves = partial(quick, model, precision=precision, device=device_of(model))
-    batch_size = batch_size or default_batch(model, data)
-    journal, searchers = journal or Journal(), searchers or halves
+    if searchers is None and precision != "float32":
+        searchers = partial(quick, model, precision=precision, device=device_of(model))
+    batch_size, journal = batch_size or default_batch(model, data), journal or Journal()
     examination = Examination(model, data, threat, seed, batch_size, journal, searchers, display)
     right = {"natural": natural}
     with display.bar() as bar:
@@ -145,7 +145,7 @@ class Examination:
     seed: int
     batch_size: int
     journal: Journal
-    searchers: Searchers
+    searchers: Searchers | None
     display: Display
     bar: Bar = field(default_factory=Bar)
     done: float = 0.0  # work, in forward passes
@@ -186,7 +186,7 @@ class Examination:
 
     def searcher(self, name: str, attack: Attack, waiting: Indices) -> nn.Module | None:
         """The faster form of the network for the search, unless there is none or it fails on a first batch."""
-        searcher = self.searchers(attack)
+        searcher = None if self.searchers is None else self.searchers(attack)
         if searcher is None or not len(waiting):
             return None
         try:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from orat.core.sample_table import SampleTable
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
-from orat.methods.base import Decision
+from orat.methods.base import Decision, SampleTable
 from orat.methods.ranked_range import Fold
 from orat.noise.judge import RELIABLE, Verdict, judge
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.adversary import Adversary
+from orat.attacks.base import Adversary
 from orat.core.errors import InputError
 from orat.core.options import burn_in_option, check_choices, check_numbers
-from orat.core.types import Batch, Labels, Scalar
+from orat.core.types import Batch, Indices, Labels, Scalar
 
 MNIST = ("mnist", "sample")  # data sets with a method's defaults for MNIST
 WITHOUT_DROPS = 0.4  # share of the epochs in the plain form where the learning rate never drops, as on MNIST
@@ -57,6 +57,30 @@ class Setting:
     attack_start: str = "uniform"
     labels: Labels | None = None  # the given labels
     predictions: Tensor | None = None  # cross-fitted log-probabilities (n, classes)
+
+
+class SampleTable(nn.Module):
+    """Named columns of n rows, one row a training sample: the only memory by sample, part of every checkpoint."""
+
+    def __init__(self, n: int, **columns: Tensor) -> None:
+        """Fills each column with n copies of one row."""
+        super().__init__()
+        self.n = n
+        for name, row in columns.items():
+            self.register_buffer(name, row.expand(n, *row.shape).clone())
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A whole column."""
+        return self.get_buffer(name)
+
+    def put(self, ids: Indices, **columns: Tensor) -> None:
+        """Writes the rows of these samples."""
+        for name, values in columns.items():
+            column = self[name]
+            column.index_copy_(0, ids, values.detach().to(column.dtype))
+
+    def __len__(self) -> int:
+        return self.n
 
 
 class State(nn.Module):
@@ -112,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Method:
-    """A training objective; its fields are its hyper-parameters, its flags and its JSON record."""
+    """A training objective; its fields are hyper-parameters, flags and JSON record in one."""
 
     attack_start: ClassVar[str] = "uniform"  # the authors' start of the training attack
     on_mnist: ClassVar[dict[str, Any]] = {}  # defaults of fields that are None, on MNIST

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from orat.core.sample_table import SampleTable
 from orat.core.types import Batch, Labels
-from orat.methods.base import BurnIn, Decision
+from orat.methods.base import BurnIn, Decision, SampleTable
 
 NEVER_ATTACKED = torch.iinfo(torch.int64).max  # no label is corrected before its first attack
 

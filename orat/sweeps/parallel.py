@@ -33,7 +33,7 @@ def train_many(
     at_once: int = AT_ONCE,
     observers: MakeObservers | None = None,
 ) -> dict[str | Path, dict[str, Any]]:
-    """Trains runs in their folders and returns their results; a run that breaks leaves its error, the others go on."""
+    """Trains runs in their folders and returns their results; a failed run leaves its error, others continue."""
     display = display or Display()
     where = choose_device(device)
     opened = (
@@ -67,7 +67,7 @@ def finished(waiting: Iterator[Turn], at_once: int) -> Iterator[Turn]:
 
 
 class Turn:
-    """One run among others, on a CUDA stream of its own."""
+    """A run that takes turns with other runs, on its own CUDA stream."""
 
     def __init__(self, folder: str | Path, events: Generator[Event, None, dict[str, Any]]) -> None:
         self.folder, self.events = folder, events

@@ -16,32 +16,18 @@ if TYPE_CHECKING:
     from orat.training.train import train
 
 PLACES = {
-    "EpochDone": "orat.training.loop:EpochDone",
-    "Observer": "orat.training.observers:Observer",
-    "Run": "orat.training.run:Run",
-    "RunFolder": "orat.training.run_folder:RunFolder",
-    "StepDone": "orat.training.loop:StepDone",
-    "cross_fit": "orat.training.cross_fit:cross_fit",
-    "default_folder": "orat.training.run_folder:default_folder",
-    "finished_run": "orat.training.load:finished_run",
-    "fit": "orat.training.loop:fit",
-    "load_model": "orat.training.load:load_model",
+    "EpochDone": "orat.training.loop:EpochDone", "Observer": "orat.training.observers:Observer",
+    "Run": "orat.training.run:Run", "RunFolder": "orat.training.run_folder:RunFolder",
+    "StepDone": "orat.training.loop:StepDone", "cross_fit": "orat.training.cross_fit:cross_fit",
+    "default_folder": "orat.training.run_folder:default_folder", "finished_run": "orat.training.load:finished_run",
+    "fit": "orat.training.loop:fit", "load_model": "orat.training.load:load_model",
     "train": "orat.training.train:train",
-}
+}  # fmt: skip
 
 __all__ = [
-    "EpochDone",
-    "Observer",
-    "Run",
-    "RunFolder",
-    "StepDone",
-    "cross_fit",
-    "default_folder",
-    "finished_run",
-    "fit",
-    "load_model",
-    "train",
-]
+    "EpochDone", "Observer", "Run", "RunFolder", "StepDone", "cross_fit", "default_folder", "finished_run", "fit",
+    "load_model", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

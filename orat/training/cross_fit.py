@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from orat.core.console import SILENT, Display
 from orat.core.device import choose_device
 from orat.core.losses import cross_entropy
-from orat.core.sample_table import SampleTable
 from orat.core.types import Batch, Labels, Logits, PerSample, Scalar
 from orat.data.loader import Loader, loader
 from orat.methods.automatic import MEMORY
-from orat.methods.base import Scouts
+from orat.methods.base import SampleTable, Scouts
 from orat.models.layers import nothing_dropped, seed_dropout
 from orat.noise.judge import judge
 from orat.training.engine import Eager, Views, execution

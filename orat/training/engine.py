@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.adversary import FoldedSight, Sight
+from orat.attacks.base import FoldedSight, Sight
 from orat.core.device import able
 from orat.core.errors import InputError, unknown
 from orat.core.types import Scalar
@@ -79,7 +79,7 @@ class View:
 
 
 class Views:
-    """The forms of one network: one for usual steps, which may be compiled, and one for all others."""
+    """The forms of a network: a form for full batches, compiled on request, and a form for all other steps."""
 
     def __init__(self, model: nn.Module, form: str, precision: str, attacked: bool = True) -> None:
         device = next(model.parameters()).device

@@ -82,7 +82,7 @@ class Graph:
 
 
 def own_stream() -> torch.cuda.Stream | None:
-    """The stream that steps are replayed on, to record them there too; None for the device's default stream.
+    """The stream for recording and replaying steps; None for the device's default stream.
 
     Matrix products have a workspace for each stream. Records of one stream share a workspace, and records of two runs
     that are replayed side by side would write into each other's sums.

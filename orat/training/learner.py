@@ -97,7 +97,7 @@ class Learner(ABC):
         return record
 
     def set_rates(self, rates: list[float]) -> None:
-        """Gives each group of parameters its rate, where the optimizer reads it."""
+        """Writes the rate of each parameter group to the place where the optimizer reads it."""
         if rates == self.rates:
             return
         self.rates = rates

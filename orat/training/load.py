@@ -18,7 +18,7 @@ WEIGHTS = {"last": "model", "chosen": "chosen"}  # which epoch's: the name of th
 
 
 def finished_run(folder: Path) -> Run:
-    """The run whose folder this is; refuses one that is not finished."""
+    """The run of a folder; refuses an unfinished run."""
     run = read_run(folder)
     if RunFolder(folder).result() is None:
         raise InputError(f"{folder} is not finished: there is no result.json in it; give its train command again")

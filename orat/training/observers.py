@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import Threat
 from orat.core.console import Bar, Display
 from orat.core.errors import TrainingError
 from orat.data.source import Dataset
@@ -78,8 +77,7 @@ class Validate(Observer):
         event.record["validation"] = {}
         if self.held_out is None:
             return
-        threat = Threat(self.run.eps, self.run.norm)
-        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], threat, self.run.seed)
+        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], self.run.threat, self.run.seed)
         event.record["validation"] = accuracy
         if accuracy[VALIDATION_ATTACK] >= self.score:
             self.epoch, self.score, self.weights = event.epoch, accuracy[VALIDATION_ATTACK], weights(self.model)

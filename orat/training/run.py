@@ -15,6 +15,7 @@ from orat.data.catalog import plugin
 from orat.methods import METHODS
 
 if TYPE_CHECKING:
+    from orat.attacks.threat import Threat
     from orat.methods.base import Method
 
 FORMAT = 2  # of run.json
@@ -23,8 +24,8 @@ NOT_NEGATIVE = (
     "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
     "attack_warmup",
 )  # fmt: skip
-# What a run takes where nothing is said, by data set. The paper's (appendix D.2) where it has the data set; milestones
-# are shares of the epochs. The warm-up is ours: Small-CNN at 8/255 with lr 0.1 collapses without one.
+# Default fields by data set: the paper's (appendix D.2) for its data sets; milestones are shares of the epochs. The
+# warm-up is ours: without a warm-up, Small-CNN at 8/255 with lr 0.1 collapses.
 PAPER_CIFAR: dict[str, Any] = {
     "eps": 8 / 255, "epochs": 100, "lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "augment": "crop-flip",
     "validation": 0.05, "batch_size": 128,
@@ -48,7 +49,7 @@ EVERYWHERE: dict[str, Any] = {"weight_decay": 2e-4, "attack_steps": 10, "attack_
 
 
 def defaults_for(data: str) -> dict[str, Any]:
-    """What a run on this data set takes where nothing is said."""
+    """The default fields of a run on a data set."""
     if (other := plugin(data)) is not None:
         return EVERYWHERE | DEFAULTS["files"] | dict(other.defaults)
     return EVERYWHERE | DEFAULTS.get(data, DEFAULTS["files"])
@@ -120,6 +121,13 @@ class Run:
     def method_name(self) -> str:
         """The method's name on the command line."""
         return METHODS.name_of(type(self.method))
+
+    @property
+    def threat(self) -> Threat:
+        """The radius and norm of the attacks."""
+        from orat.attacks.threat import Threat  # here, because it imports torch
+
+        return Threat(self.eps, self.norm)
 
     @property
     def id(self) -> str:

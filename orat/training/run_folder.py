@@ -24,7 +24,7 @@ from orat.training.run import Run, read_run
 
 
 class RunFolder:
-    """run.json says what is trained, config.json what for, history.jsonl how it went, result.json that it is done."""
+    """run.json has the settings, config.json the shapes and classes, history.jsonl the epochs, result.json the result."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -135,7 +135,7 @@ class RunFolder:
         return (self.path / f"{name}.safetensors").is_file()
 
     def remove_tensors(self, name: str) -> None:
-        """Removes a safetensors file of this name, if there is one."""
+        """Removes the safetensors file of a name."""
         (self.path / f"{name}.safetensors").unlink(missing_ok=True)
 
     def load_tensors(self, name: str) -> dict[str, Tensor]:

@@ -119,7 +119,7 @@ class Plan:
 
 
 def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan:
-    """Scout networks that train as long as it helps, whatever it costs."""
+    """Scout networks with as many epochs as help, regardless of cost."""
     train, n = parts.train, len(parts.train)
     model = scouts.model or cheaper(run, train)
     theirs, own = operations(run, train, model), operations(run, train, run.model)

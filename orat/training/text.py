@@ -76,7 +76,7 @@ def declared_fields(classes: Iterable[type] | None = None) -> dict[str, tuple[Fi
 def texts_of(run: Run) -> dict[str, str]:
     """The texts of a run, from which `run_from` gives the run back.
 
-    A field at its default is left out, so that a default which depends on other fields follows their changes.
+    Fields at their default are left out: defaults may depend on other fields.
     """
     method = run.method
     own = {
@@ -93,7 +93,7 @@ def texts_of(run: Run) -> dict[str, str]:
 
 
 def without(method: Method, field: Field[Any]) -> Method | None:
-    """The method with one field at its default; None for a field without default, or a refused default."""
+    """The method with a field reset to its default; None without a default, or for a refused default."""
     if field.default is MISSING:
         return None
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import Threat, suite
+from orat.attacks import suite
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
 from orat.core.options import radius
@@ -185,7 +185,7 @@ class Session:
         lines: Lines,
         saved: dict[str, Any] | None,
     ) -> Generator[Event, None, None]:
-        """One stage, from its checkpoint if there is one; every observer sees every event."""
+        """One stage from its last checkpoint on; every observer sees every event."""
         history = next(one for one in observers if isinstance(one, History))
         if saved is not None and saved["stage"] == stage:
             learner.load_state_dict(saved["learner"])
@@ -223,7 +223,7 @@ class Session:
         self.folder.save_resume(content)
 
     def load(self) -> dict[str, Any] | None:
-        """The last checkpoint, if there is one that fits."""
+        """The last checkpoint, or None before the first."""
         saved = self.folder.load_resume(self.device, FORMAT, self.fingerprint)
         if saved is not None:
             self.seconds, self.origin = saved["seconds"], saved["origin"]
@@ -291,5 +291,4 @@ class Session:
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
-        threat = Threat(self.run.eps, self.run.norm)
-        return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)
+        return evaluate(model, self.parts.test, suite(), self.run.threat, self.run.seed, self.display, searchers)

@@ -25,7 +25,7 @@ def losses_and_ranks(draw: st.DrawFn) -> tuple[Tensor, int, int]:
 
 
 def best_over_width(losses: Tensor, lower: float, k: int, m: int) -> float:
-    """max over lambda-hat: piecewise linear and concave in it, so the maximum lies at a kink."""
+    """The maximum over lambda-hat: the objective is piecewise linear and concave, so it lies at a kink."""
     widths = [0.0, *(loss - lower for loss in losses.tolist() if loss > lower)]
     at = torch.tensor(lower, dtype=torch.float64)
     return max(minmax(losses, at, torch.tensor(w, dtype=torch.float64), len(losses), k, m).item() for w in widths)
@@ -47,8 +47,8 @@ def test_the_min_max_optimum_of_theorem_1_is_the_sorted_mean_for_every_k_and_m(
 
 @given(losses_and_ranks())
 @settings(max_examples=200, deadline=None)
-def test_the_optimum_lies_at_the_two_ranks_not_where_the_paper_says(case: tuple[Tensor, int, int]) -> None:
-    """lambda = l_[k], lambda-hat = l_[m] - l_[k]; the paper's "lambda-hat > lambda" is false (erratum)."""
+def test_the_optimum_lies_at_the_losses_ranked_k_and_m(case: tuple[Tensor, int, int]) -> None:
+    """lambda = l_[k], lambda-hat = l_[m] - l_[k]; "lambda-hat > lambda" of the paper is false (erratum)."""
     losses, k, m = case
     n = len(losses)
     ranked = losses.sort(descending=True).values
@@ -59,7 +59,7 @@ def test_the_optimum_lies_at_the_two_ranks_not_where_the_paper_says(case: tuple[
 
 @given(losses_and_ranks(), st.floats(0, 20, width=32), st.floats(0, 20, width=32), st.floats(0.01, 1))
 @settings(max_examples=200, deadline=None)
-def test_one_sgd_step_on_the_scalars_is_the_papers_explicit_subgradient(
+def test_one_sgd_step_on_the_scalars_is_the_subgradient_of_the_paper(
     case: tuple[Tensor, int, int], lower: float, width: float, lr: float
 ) -> None:
     losses, k, m = case
@@ -71,7 +71,7 @@ def test_one_sgd_step_on_the_scalars_is_the_papers_explicit_subgradient(
         solver.width.fill_(width)
     optimizer = torch.optim.SGD(solver.param_groups(lr), lr=lr)
     if k == n and m == 0:
-        return  # then the fold is the mean and has no scalars
+        return  # the plain mean, without scalars
     solver(losses, torch.arange(n)).backward()
     optimizer.step()
     below_top = [width > max(0.0, loss - lower) for loss in losses.tolist()]  # appendix B
@@ -82,7 +82,7 @@ def test_one_sgd_step_on_the_scalars_is_the_papers_explicit_subgradient(
 
 @given(losses_and_ranks(), st.floats(-5, 20, width=32), st.floats(0.5, 20, width=32))
 @settings(max_examples=200, deadline=None)
-def test_a_step_moves_the_upper_cut_without_a_look_at_m(
+def test_a_step_moves_the_upper_cut_independently_of_m(
     case: tuple[Tensor, int, int], lower: float, width: float
 ) -> None:
     """By the rate times (n - k) / n less the share of losses up to lambda (erratum 13)."""
@@ -96,7 +96,7 @@ def test_a_step_moves_the_upper_cut_without_a_look_at_m(
 
 @given(losses_and_ranks())
 @settings(max_examples=100, deadline=None)
-def test_the_gradient_for_the_losses_is_the_papers_indicator(case: tuple[Tensor, int, int]) -> None:
+def test_the_gradient_for_the_losses_is_the_indicator_of_the_paper(case: tuple[Tensor, int, int]) -> None:
     losses, k, m = case
     n = len(losses)
     losses.requires_grad_()
@@ -125,12 +125,19 @@ def test_memory_over_batches_cuts_at_the_ranks_of_the_whole_data_set() -> None:
     for part in index.split(2):
         fold(losses[part], part)
     fold.end_epoch()
-    assert fold(losses[:2], index[:2]).item() == 0  # both are among the m largest of all
+    assert fold(losses[:2], index[:2]).item() == 0  # both losses are among the m largest
     assert fold(losses[2:4], index[2:4]).item() == pytest.approx(2.0 / 2 * 6 / 3)  # 1.0 is below rank k
-    assert fold.cut().tolist() == [True, True, False, False, False, False]
+    assert fold.decision().flagged(torch.zeros(6, dtype=torch.int64)).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
-def test_until_every_sample_was_seen_the_fold_is_the_mean() -> None:
+def test_the_fold_is_the_mean_until_every_sample_has_a_loss() -> None:
     fold = RankedRangeLoss(4, k=4, m=1)
     assert fold(torch.tensor([5.0, 1.0]), torch.tensor([0, 1])).item() == 3.0
 
@@ -146,7 +153,7 @@ def test_burn_in_keeps_the_mean_for_its_epochs() -> None:
 
 
 def test_m_comes_in_over_the_ramp_in_equal_steps() -> None:
-    """Of the losses 1 to 10 all, then 8, 6 and 4 are kept."""
+    """All of the losses 1 to 10 are kept, then 8, 6 and 4."""
     fold, losses = RankedRangeLoss(10, k=10, m=6, burn_in=1, ramp=2), torch.arange(10.0) + 1
     epochs = [(fold(losses).item(), fold.end_epoch()["cut"]) for _ in range(5)]
     assert epochs == [(5.5, 0), (pytest.approx(4.5), 2), (3.5, 4), (2.5, 6), (2.5, 6)]
@@ -167,10 +174,10 @@ def upper_cuts(solver: MinMaxLoss, losses: torch.Tensor, epochs: int, rate: floa
     return sums
 
 
-def test_with_k_below_n_the_upper_cut_of_min_max_rises_by_a_fixed_amount_and_says_so() -> None:
-    """As on MNIST with k = 59,000, whose cut rose past the losses of wrong labels."""
+def test_with_k_below_n_the_upper_cut_of_min_max_rises_by_a_fixed_amount_with_a_warning() -> None:
+    """On MNIST with k = 59,000, the cut rose past the losses of wrong labels in this way."""
     solver = MinMaxLoss(100, k=95, m=20)
-    solver(torch.linspace(1, 3, 100), torch.arange(100))  # before much is learned
+    solver(torch.linspace(1, 3, 100), torch.arange(100))  # early losses
     solver.end_epoch()
     cuts = upper_cuts(solver, torch.cat([torch.linspace(0.1, 1, 60), torch.full((40,), 12.0)]), 100)
     rises = [after - before for before, after in itertools.pairwise(cuts)]
@@ -179,8 +186,8 @@ def test_with_k_below_n_the_upper_cut_of_min_max_rises_by_a_fixed_amount_and_say
     assert "rises, as k is less than n" in solver.warning()
 
 
-def test_memory_does_not_drift_where_min_max_does() -> None:
-    """With a gap in the losses at the wanted rank the scalars drift apart, and 30 are cut for good where m is 20."""
+def test_min_max_drifts_at_a_gap_in_the_losses_and_the_memory_does_not() -> None:
+    """The gap is at rank 30, above m = 20: the scalars drift, and 30 samples are removed for good."""
     losses = torch.cat([torch.full((70,), 0.1), torch.full((30,), 5.0)])
     solver, memory = MinMaxLoss(100, k=100, m=20), RankedRangeLoss(100, k=100, m=20)
     cuts = upper_cuts(solver, losses, 200)
@@ -190,22 +197,20 @@ def test_memory_does_not_drift_where_min_max_does() -> None:
     assert cuts == pytest.approx([4.65] * 199, abs=1e-3)
     assert solver.warning() is not None
     assert "drift" in solver.warning()
-    assert "hardly moves, and 30 samples are cut, where m = 20" in solver.warning()
+    assert "hardly moves, and 30 samples are removed, where m = 20" in solver.warning()
     assert memory.warning() is None
     low, high = memory.cut_values(20)
     assert (low.item(), high.item()) == pytest.approx((0.1, 5.0))
 
 
-@pytest.mark.parametrize(("start", "expected"), [("theory", 6.0), ("authors", 7.0)])
-def test_the_scalars_start_at_the_ranks_of_the_burn_in(start: str, expected: float) -> None:
-    solver = MinMaxLoss(8, k=8, m=2, start=start)
+def test_the_scalars_start_at_the_ranks_of_the_losses_of_the_burn_in() -> None:
+    solver = MinMaxLoss(8, k=8, m=2)
     solver(torch.arange(8.0) + 1, torch.arange(8))
-    solver.end_epoch()
-    assert solver.lower.item() == 1.0
-    assert solver.width.item() == expected
+    record = solver.end_epoch()
+    assert (record["lambda"], record["lambda_hat"]) == (1.0, 6.0)  # l_[8], and l_[2] - l_[8]
 
 
-def test_m_zero_starts_min_max_without_a_crash() -> None:
+def test_min_max_with_m_0_starts_from_the_largest_loss() -> None:
     solver = MinMaxLoss(4, k=3, m=0)
     solver(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.arange(4))
     solver.end_epoch()
@@ -231,17 +236,17 @@ def test_min_max_passes_gradcheck_away_from_its_kinks() -> None:
 
 
 @pytest.mark.parametrize(("n", "k", "m"), [(5, 3, 3), (5, 6, 0), (5, 5, 5), (5, 3, -1), (5, 2, 4)])
-def test_ranks_that_keep_nothing_are_refused_with_their_values(n: int, k: int, m: int) -> None:
+def test_ranks_that_keep_no_loss_are_refused_with_their_values(n: int, k: int, m: int) -> None:
     with pytest.raises(InputError, match=f"m = {m}"):
         ranked_range(torch.rand(n), k, m)
 
 
-def test_a_part_of_the_losses_without_their_places_is_refused() -> None:
-    with pytest.raises(InputError, match="without index"):
+def test_a_part_of_the_losses_without_ids_is_refused() -> None:
+    with pytest.raises(InputError, match="without ids"):
         RankedRangeLoss(10, 8, 2)(torch.rand(4))
 
 
-def test_counts_scale_with_the_validation_split_and_fractions_do_not_need_to() -> None:
+def test_counts_are_scaled_to_the_training_part_and_fractions_are_shares_of_it() -> None:
     assert count(11_000, 57_000, 60_000) == 10_450
     assert count(60_000, 57_000, 60_000) == 57_000
     assert count(0.3, 57_000, 60_000) == 17_100
@@ -256,3 +261,14 @@ def test_counts_scale_with_the_validation_split_and_fractions_do_not_need_to() -
 def test_ranked_range_of_known_losses() -> None:
     assert ranked_range(torch.tensor([5.0, 1.0, 4.0, 2.0]), k=3, m=1).item() == 3.0
     assert math.isclose(ranked_range(torch.tensor([5.0, 1.0]), k=2, m=0).item(), 3.0)
+
+
+def test_the_decision_removes_the_samples_above_the_upper_cut_once_the_burn_in_is_over() -> None:
+    fold, losses = RankedRangeLoss(5, k=5, m=2, burn_in=1), torch.tensor([1.0, 9.0, 3.0, 8.0, 2.0])
+    removed = []
+    for _ in range(2):
+        fold(losses)
+        fold.end_epoch()
+        removed.append((~fold.decision().keep).tolist())
+    assert removed == [[False] * 5, [False, True, False, True, False]]
+    assert fold.decision().labels is None

@@ -1,126 +1,133 @@
-"""Scouts in several parts: who learns what, who is asked about what, and how `orat outliers --held-out` asks them."""
+"""Scout networks: which network, for how many epochs, in which batches and at which rates."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from orat.training.held_out import held_out_answers
-from quick_runs import NOISE, quick
-from test_watching import network, samples
-from torch import Tensor, nn
-from torch.nn import functional
+from quick_runs import quick
+from torch import nn
 
-import orat
-from orat.core.console import SILENT
 from orat.core.errors import InputError
-from orat.core.types import Batch
-from orat.data.source import relabel
-from orat.models.layers import Dropout
-from orat.training.setup import lesson, prepare, without
+from orat.data.source import Dataset
+from orat.methods import AT, ORAT
+from orat.methods.base import Scouts
+from orat.models.catalog import build
+from orat.training.cross_fit import ScoutLearner, scout_loader
+from orat.training.run import Run
+from orat.training.setup import Parts, Plan, affordable, check_folds, cheaper, plan_for, prepare
 
-N = 40
-KEPT = torch.ones(N, dtype=torch.bool)
-
-
-def gradients(scouts: list[nn.Module], batch: Batch, kept: Tensor = KEPT) -> list[Tensor]:
-    """The gradient of each scout, in one row each."""
-    for scout in scouts:
-        scout.zero_grad()
-    lesson(scouts, batch, kept)[0].backward()
-    return [torch.cat([p.grad.flatten() for p in scout.parameters() if p.grad is not None]) for scout in scouts]
+CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("parts", [2, 3, 5])
-def test_a_scout_says_what_it_sees_in_the_one_part_that_it_does_not_learn(parts: int) -> None:
-    scouts, batch = [network(number) for number in range(parts)], samples()
-    loss, answers, ordered = lesson(scouts, batch, KEPT)
-    said = torch.stack([scout(batch.x) for scout in scouts])
-    for place, index in enumerate(ordered.id.tolist()):
-        if not answers[place].isnan().any():
-            assert torch.allclose(answers[place], said[(index - 1) % parts, index], atol=1e-6)
-    assert int(answers.isnan().any(1).sum()) <= 2 * parts  # of 40 samples, those that are too many of their part
-    assert ordered.y.equal(batch.y[ordered.id])
-    learned = ~answers.isnan().any(1)
-    own = [learned & (ordered.id % parts != (scout + 1) % parts) for scout in range(parts)]
-    each = [functional.cross_entropy(scout(ordered.x[o]), ordered.y[o]) for scout, o in zip(scouts, own, strict=True)]
-    assert loss.item() == pytest.approx(sum(one.item() for one in each) / parts)
+def parts_of(n: int, shape: tuple[int, ...] = (1, 28, 28)) -> Parts:
+    """A training part of this size, whose images take no memory."""
+    train = Dataset(torch.zeros(1, *shape).expand(n, *shape), torch.arange(n) % 2, ("a", "b"))
+    return Parts(train, None, None, torch.arange(n), n)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 5])
-def test_no_label_of_the_part_that_it_is_asked_about_reaches_a_scout(parts: int) -> None:
-    scouts, batch = [network(number) for number in range(parts)], samples()
-    before = gradients(scouts, batch)
-    for part in range(parts):
-        other = torch.where(batch.id % parts == part, 1 - batch.y, batch.y)
-        after = gradients(scouts, Batch(batch.x, other, batch.id))
-        same = [torch.equal(*pair) for pair in zip(before, after, strict=True)]
-        assert same == [(scout + 1) % parts == part for scout in range(parts)]
+@pytest.mark.parametrize(
+    ("model", "shape", "expected"),
+    [("small_cnn", (3, 32, 32), "quick_cnn"), ("lenet", (1, 28, 28), "lenet"), ("mlp-4", (1, 4, 9), "mlp-4")],
+)
+def test_scouts_are_the_cheaper_of_the_quick_network_and_the_network_of_the_run(
+    model: str, shape: tuple[int, ...], expected: str
+) -> None:
+    train = parts_of(2, shape).train
+    assert cheaper(Run(data="mine.npz", method=ORAT(), model=model, eps=0.1), train) == expected
 
 
-def test_what_is_not_kept_is_not_learned() -> None:
-    scouts, batch, kept = [network(number) for number in range(3)], samples(), KEPT.clone()
-    kept[:20] = False
-    other = Batch(batch.x, torch.where(kept, batch.y, 1 - batch.y), batch.id)
-    for one, two in zip(gradients(scouts, batch, kept), gradients(scouts, other, kept), strict=True):
-        assert torch.equal(one, two)
+def planned(
+    n: int, epochs: int, cost: float, batch_size: int = 128, quick: bool = True, given: int | None = None
+) -> tuple[int, int]:
+    """The epochs and the batch size of scouts beside a run, at this cost of an epoch."""
+    run = Run(data="mnist", method=ORAT(), epochs=epochs, batch_size=batch_size)
+    plan = plan_for(run, parts_of(n), Scouts("quick_cnn"))
+    plan = affordable(replace(plan, cost=cost, quick=quick), run, given)
+    return plan.epochs, plan.batch_size
 
 
-def test_scouts_drop_nothing_when_they_are_asked_and_learn_with_dropout() -> None:
-    """Statistics of a batch stay those of training: an answer is the network's but for the dropout."""
-    scouts = [nn.Sequential(network(number), nn.BatchNorm1d(2), Dropout(0.5)) for number in range(2)]
-    batch = samples()
-    loss, answers, ordered = lesson(scouts, batch, KEPT)
-    for part, scout in enumerate(scouts):
-        asked = slice(20, 40) if part == 0 else slice(0, 20)
-        assert torch.allclose(answers[asked], scout[1](scout[0](ordered.x[asked])), atol=1e-6)
-        assert scout[2].asked == 1  # where it learned
-        assert scout[2].training
-    assert loss.requires_grad
+def test_scouts_train_for_enough_epochs_within_a_share_of_the_cost_of_the_run() -> None:
+    assert planned(n=50_000, epochs=100, cost=0.1) == (36, 500)
+    assert planned(n=1_000_000, epochs=100, cost=0.1) == (36, 512)
+    assert planned(n=6400, epochs=1000, cost=0.1) == (70, 128)  # 3,500 steps
+    assert planned(n=6400, epochs=1000, cost=0.1, batch_size=64) == (36, 64)
+    assert planned(n=50_000, epochs=100, cost=0.1, quick=False) == (14, 500)
+    assert planned(n=6400, epochs=1000, cost=0.1, quick=False) == (28, 128)
+    assert planned(n=50_000, epochs=20, cost=0.1) == (14, 500)
+    assert planned(n=50_000, epochs=20, cost=2.0) == (8, 500)  # fewer epochs would teach nothing
+    assert planned(n=50_000, epochs=2, cost=2.0) == (2, 500)
+    assert planned(n=50_000, epochs=20, cost=2.0, given=3) == (3, 500)
 
 
-def test_without_a_part_the_others_are_left_in_their_order() -> None:
-    values = torch.arange(10)
-    assert without(values, slice(0, 3)).tolist() == [3, 4, 5, 6, 7, 8, 9]
-    assert without(values, slice(4, 6)).tolist() == [0, 1, 2, 3, 6, 7, 8, 9]
-    assert without(values, slice(8, 10)).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
-
-
-def test_what_is_said_of_a_held_out_part_does_not_depend_on_its_labels(tiny: str) -> None:
-    """In the first epoch, after which they take part in the verdict on what is learned."""
-    run = quick(tiny, orat.methods.AT(), **NOISE)
+def test_an_epoch_of_cross_fitting_costs_its_share_of_arithmetic() -> None:
+    """Of one network: a prediction and a lesson per sample, against two passes per step of the attack and a lesson."""
+    run = Run(data="sample", method=ORAT(), attack_steps=10)
     parts = prepare(run)
-    before = held_out_answers(run, parts, folds=3, epochs=1, device="cpu")
-    own = torch.arange(270) % 3 == 1
-    labels = torch.where(own, (parts.train.labels + 1) % 3, parts.train.labels)
-    other = replace(parts, train=relabel(parts.train, labels))
-    after = held_out_answers(run, other, folds=3, epochs=1, device="cpu")
-    assert before.shape == (270, 3)
-    assert torch.equal(before[own], after[own])
-    assert (before != after).any(1)[~own].double().mean() > 0.5  # what other networks say, which learned it
+    assert plan_for(run, parts, Scouts(run.model)).cost == pytest.approx(4 / 23)
+    assert plan_for(replace(run, attack_steps=1), parts, Scouts(run.model)).cost == pytest.approx(4 / 5)
+    assert [plan_for(run, parts, Scouts(name)).quick for name in (run.model, "quick_cnn")] == [False, True]
 
 
-def test_held_out_networks_do_as_well_with_any_run_of_the_same_labels(tiny: str, tmp_path: Path) -> None:
-    """They are the same whatever the run's method was, and the second time."""
+def test_every_scout_has_initial_weights_of_its_own() -> None:
+    plan = plan_for(Run(data="mnist", method=ORAT(), seed=3), parts_of(100), Scouts("lenet"))
+    first, again, other = plan.make(0), plan.make(0), plan.make(1)
+    for one, same, different in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, same)
+        assert not torch.equal(one, different)
+
+
+def learner(lr: float, plan: Plan) -> ScoutLearner:
+    """Scouts of a run with this learning rate."""
+    return ScoutLearner(Run(data="mnist", method=ORAT(), lr=lr), torch.arange(8) % 2, 2, plan, "plain")
+
+
+def rates(scouts: ScoutLearner, *progress: float) -> list[float]:
+    """The rate of the first scout after so many epochs."""
     found = []
-    for name, method in (("a", orat.methods.ST()), ("b", orat.methods.AT())):
-        orat.train(replace(quick(tiny, method, **NOISE), epochs=2), tmp_path / name, device="cpu", display=SILENT)
-        found.append(orat.find_label_issues(tmp_path / name, device="cpu", held_out=True, folds=4, epochs=12))
-    assert found[0].judged_by == "held-out networks"
-    assert found[0].mean_loss.equal(found[1].mean_loss)
-    truth = found[0].truth()
-    assert truth is not None
-    assert truth["auc"] > 0.97
-    assert truth["precision"] > 0.9
+    for done in progress:
+        scouts.pace(done)
+        found.append(scouts.optimizer.param_groups[0]["lr"])
+    return found
 
 
-def test_parts_that_cannot_be_are_refused(tiny: str) -> None:
-    run = quick(tiny, orat.methods.AT())
+def test_the_rate_of_quick_scouts_grows_with_their_batches_and_falls_to_nothing() -> None:
+    plan = Plan(lambda number: build("quick_cnn", (1, 9, 9), 2, number), 1.0, True, 4, 256, scale=4.0)
+    fallen = [(1 + math.cos(math.pi * progress / 4)) / 2 for progress in (0.25, 0.5, 2.0)]
+    expected = [0.1 * fallen[0], 0.2 * fallen[1], 0.2 * fallen[2], 0.0, 0.0]
+    assert rates(learner(0.03, plan), 0.25, 0.5, 2.0, 4.0, 9.0) == pytest.approx(expected)
+
+
+def test_other_scouts_take_the_higher_of_their_own_rate_and_that_of_the_run() -> None:
+    plan = Plan(lambda number: nn.Linear(3, 2), 1.0, False, 4, 256, scale=4.0)
+    fast = learner(0.03, plan)  # 0.12, for batches four times as large
+    assert rates(fast, 2.0) == pytest.approx([0.06])
+    assert fast.optimizer.param_groups[0]["nesterov"] is False
+    slow = learner(0.01, plan)
+    assert rates(slow, 2.0) == pytest.approx([0.06])  # their own 0.06 for 128 samples
+    assert (slow.optimizer.param_groups[1]["weight_decay"], slow.optimizer.param_groups[1]["nesterov"]) == (5e-4, True)
+
+
+@pytest.mark.parametrize(
+    ("augment", "expected"), [("none", "none-nudge"), ("flip", "flip-nudge"), ("crop-flip", "crop-flip")]
+)
+def test_scouts_see_moved_images_even_if_the_run_does_not_move_them(augment: str, expected: str, tiny: str) -> None:
+    run = quick(tiny, ORAT(scout_epochs=1), augment=augment)
     parts = prepare(run)
-    few = replace(parts, train=parts.train.take(torch.arange(4)), index=torch.arange(4), total=4)
-    with pytest.raises(InputError, match="folds = 5: give 2 to 20, and no more than there are samples"):
-        held_out_answers(run, few, folds=5, device="cpu")
-    with pytest.raises(InputError, match="folds = 21: give 2 to 20"):
-        held_out_answers(run, parts, folds=21, device="cpu")
+    assert scout_loader(run, parts, plan_for(run, parts, Scouts()), CPU).augment == expected
+
+
+@pytest.mark.parametrize(
+    ("folds", "epochs", "words"),
+    [(1, None, "folds = 1: give 2 to 20"), (21, None, "folds = 21: give 2 to 20"), (5, None, "no more than there are")]
+    + [(2, 0, "epochs = 0: give 1 or more")],
+)
+def test_folds_and_epochs_without_predictions_are_refused(folds: int, epochs: int | None, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        check_folds(folds, epochs, n=4)
+
+
+def test_a_method_that_judges_no_labels_has_no_scouts() -> None:
+    assert AT().scouts() is None

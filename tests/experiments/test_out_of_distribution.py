@@ -1,4 +1,4 @@
-"""The benchmark of foreign images makes the data that it says, and counts what was cut of them."""
+"""The study of out-of-distribution images: its data sets, and its counts of flags."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import foreign
 import numpy as np
+import out_of_distribution
 import pytest
 import torch
 from quick_runs import QUICK
@@ -34,15 +34,15 @@ def colored(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def recipe(tiny: str, colored: str) -> Callable[..., Any]:
     """Recipes of foreign images among the tiny ones."""
-    return lambda kind, flips=FLIPS: foreign.Recipe(tiny, None, None, colored, kind, SHARE, flips, 0)
+    return lambda kind, flips=FLIPS: out_of_distribution.Recipe(tiny, None, None, colored, kind, SHARE, flips, 0)
 
 
 @pytest.mark.parametrize("kind", ["noise", "inverted", "other"])
 def test_the_file_differs_from_the_data_where_it_says(
     tiny: str, recipe: Callable[..., Any], kind: str, tmp_path: Path
 ) -> None:
-    file = foreign.made(recipe(kind), tmp_path)
-    before, after, (replaced, flipped) = load(tiny), load(str(file)), foreign.truth(file)
+    file = out_of_distribution.made(recipe(kind), tmp_path)
+    before, after, (replaced, flipped) = load(tiny), load(str(file)), out_of_distribution.masks(file)
     assert replaced.sum() == SHARE * N
     assert torch.equal((after.train.images != before.train.images).flatten(1).any(1), replaced)
     assert torch.equal((after.train.labels != before.train.labels) & ~replaced, flipped)
@@ -54,14 +54,14 @@ def test_the_file_differs_from_the_data_where_it_says(
 
 def test_inverted_images_are_the_negatives_with_their_true_labels(recipe: Any, tiny: str) -> None:
     before = load(tiny).train
-    after = foreign.mixed(before, recipe("inverted"))
+    after = out_of_distribution.mixed(before, recipe("inverted"))
     own = after["foreign"]
     assert torch.equal(after["x_train"][own], 255 - before.images[own])
     assert torch.equal(after["y_train"][own], before.labels[own])
 
 
 def test_other_images_come_gray_and_in_the_shape_of_the_data(recipe: Any, tiny: str, colored: str) -> None:
-    after = foreign.mixed(load(tiny).train, recipe("other"))
+    after = out_of_distribution.mixed(load(tiny).train, recipe("other"))
     images = after["x_train"][after["foreign"]]
     assert images.shape[1:] == (1, 12, 12)
     red, green, blue = load(colored).train.images[:, :, 0, 0].double().unbind(1)
@@ -72,22 +72,24 @@ def test_other_images_come_gray_and_in_the_shape_of_the_data(recipe: Any, tiny: 
 
 def test_the_same_samples_are_replaced_whatever_the_kind(recipe: Any, tiny: str) -> None:
     train = load(tiny).train
-    mixtures = [foreign.mixed(train, recipe(*which)) for which in (("noise", 0.0), ("other", 0.0), ("noise", FLIPS))]
+    mixtures = [
+        out_of_distribution.mixed(train, recipe(*which)) for which in (("noise", 0.0), ("other", 0.0), ("noise", FLIPS))
+    ]
     assert all(torch.equal(mixture["foreign"], mixtures[0]["foreign"]) for mixture in mixtures)
     assert torch.equal(mixtures[0]["y_train"], mixtures[1]["y_train"])
-    assert torch.equal(mixtures[0]["x_train"], foreign.mixed(train, recipe("noise", 0.0))["x_train"])
+    assert torch.equal(mixtures[0]["x_train"], out_of_distribution.mixed(train, recipe("noise", 0.0))["x_train"])
 
 
 def test_those_replaced_are_not_those_held_out(recipe: Any, tiny: str) -> None:
     """Both are drawn by one seed, but not from one generator."""
-    own = foreign.mixed(load(tiny).train, recipe("noise"))["foreign"]
+    own = out_of_distribution.mixed(load(tiny).train, recipe("noise"))["foreign"]
     held_out = torch.randperm(N, generator=torch.Generator().manual_seed(0))[:30]
     assert int(own[held_out].sum()) < 10
 
 
 def test_too_few_other_images_are_refused(recipe: Any, tiny: str) -> None:
     with pytest.raises(InputError, match="give 150 images or more"):
-        foreign.mixed(load(tiny).train, replace(recipe("other"), share=0.5))
+        out_of_distribution.mixed(load(tiny).train, replace(recipe("other"), share=0.5))
 
 
 def test_the_oracle_cuts_what_is_foreign_or_flipped_and_known_rows_stay(
@@ -95,9 +97,9 @@ def test_the_oracle_cuts_what_is_foreign_or_flipped_and_known_rows_stay(
 ) -> None:
     out = tmp_path / "rows.json"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(foreign.ARMS, "automatic", ORAT(scout_epochs=1))
+    monkeypatch.setitem(out_of_distribution.ARMS, "automatic", ORAT(scout_epochs=1))
     command = [
-        "foreign.py",
+        "out_of_distribution.py",
         "--data",
         tiny,
         "--kinds",
@@ -112,7 +114,7 @@ def test_the_oracle_cuts_what_is_foreign_or_flipped_and_known_rows_stay(
     command += ["--fields", json.dumps({**QUICK, "epochs": 1, "milestones": []}), "--arms"]
     for arms in ("at", "at,automatic,oracle"):
         monkeypatch.setattr(sys, "argv", [*command, arms])
-        foreign.main()
+        out_of_distribution.main()
     rows = json.loads(out.read_text())["rows"]
     assert [row["arm"] for row in rows] == ["at", "automatic", "oracle"]
     assert len({(row["foreign"], row["flipped"], row["others"]) for row in rows}) == 1

@@ -1,0 +1,140 @@
+"""Methods of the studies: the oracle, and ORAT (automatic) with one part exchanged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orat.core.losses import cross_entropy
+from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
+from orat.methods import AT, ORAT
+from orat.methods.automatic import MEMORY, AutomaticRange
+from orat.methods.base import Decision, SampleTable, Scouts, Setting, State, Step
+from orat.methods.ranked_range import Fold, enough_epochs
+from orat.noise.judge import judge
+
+
+class Kept(Fold):
+    """The mean of the losses without those of removed samples."""
+
+    weights: Tensor
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.register_buffer("weights", torch.ones(n))
+
+    def forward(self, losses: PerSample, ids: Indices) -> Scalar:
+        """The mean, scaled to the kept samples."""
+        return (self.weights[ids].to(losses.dtype) * losses).mean()
+
+    def remove(self, removed: Tensor) -> None:
+        """Removes these samples, (n,) bool, and no others."""
+        kept = (~removed).float()
+        self.weights.copy_(kept * (len(kept) / kept.sum()))
+
+    def decision(self) -> Decision:
+        """The kept samples."""
+        return Decision(self.weights != 0)
+
+
+@dataclass(frozen=True)
+class Oracle(AT):
+    """AT without the samples that a file names: the best removal."""
+
+    removed: str = ""  # .npy, (n,) bool, in the order of the training part
+
+    def start(self, setting: Setting) -> State:
+        """Removes the samples of the file."""
+        state = Kept(setting.n)
+        state.remove(torch.from_numpy(np.load(self.removed)))
+        return state
+
+    def loss(self, step: Step) -> Scalar:
+        """The mean loss of the kept samples after the attack."""
+        adv = step.adversary(step.batch.x, step.batch.y)
+        return step.state(cross_entropy(step.model(adv), step.batch.y), step.batch.id)
+
+
+class OwnPredictions(Kept):
+    """Labels judged after every epoch by the predictions of the network itself, averaged over epochs."""
+
+    def __init__(self, labels: Labels, classes: int, burn_in: int) -> None:
+        super().__init__(len(labels))
+        self.epochs, self.burn_in = 0, burn_in
+        self.register_buffer("given", labels, persistent=False)
+        self.memory = SampleTable(len(labels), latest=torch.zeros(classes), own=torch.zeros(classes))
+
+    @torch.no_grad()
+    def observe(self, batch: Batch, logits: Logits) -> None:
+        """Stores the logits of a batch."""
+        self.memory.put(batch.id, latest=logits.float())
+
+    def end_epoch(self) -> dict[str, float]:
+        """Averages the predictions, judges the labels, and removes flagged samples after the burn-in."""
+        logs, own = self.memory["latest"].log_softmax(1), self.memory["own"]
+        own.copy_(torch.lerp(own, logs, 1 - MEMORY) if self.epochs else logs)
+        self.epochs += 1
+        verdict = judge(own.double().log_softmax(1), self.get_buffer("given"))
+        if self.epochs >= self.burn_in:
+            self.remove(verdict.flagged())
+        numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
+        return numbers | {"cut": int((self.weights == 0).sum())}
+
+    def get_extra_state(self) -> dict[str, int]:
+        """The epoch count, for the checkpoint."""
+        return {"epochs": self.epochs}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """Restores the epoch count."""
+        self.epochs = state["epochs"]
+
+
+@dataclass(frozen=True)
+class Own(ORAT):
+    """ORAT (automatic) without scout networks and relabeling: own predictions on natural or attacked inputs."""
+
+    attacked: bool = False
+
+    def scouts(self) -> Scouts | None:
+        """No scout networks."""
+        return None
+
+    def start(self, setting: Setting) -> State:
+        """The memory of own predictions."""
+        assert setting.labels is not None
+        return OwnPredictions(setting.labels, setting.classes, enough_epochs(setting))
+
+    def loss(self, step: Step) -> Scalar:
+        """The mean loss of the kept samples after the attack."""
+        x, y = step.batch.x, step.batch.y
+        logits = step.model(step.adversary(x, y))
+        step.state.observe(step.batch, logits if self.attacked else step.adversary.logits(x))
+        return step.state(cross_entropy(logits, y), step.batch.id)
+
+
+class FirstVerdict(AutomaticRange):
+    """Flags and relabels by the cross-fitted predictions alone."""
+
+    def __init__(self, predictions: Tensor, labels: Labels, confidence: float) -> None:
+        super().__init__(predictions, labels, confidence)
+        self.apply_verdict(may_relabel=True)
+
+    def end_epoch(self) -> dict[str, float]:
+        """Keeps the verdict."""
+        verdict = self.verdict()
+        numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
+        return numbers | {"cut": int(self.cut().sum())}
+
+
+@dataclass(frozen=True)
+class ScoutsAlone(ORAT):
+    """ORAT (automatic) without the network's own predictions."""
+
+    def start(self, setting: Setting) -> State:
+        """The verdict of the scout networks."""
+        assert setting.predictions is not None
+        assert setting.labels is not None
+        return FirstVerdict(setting.predictions, setting.labels, self.confidence)
