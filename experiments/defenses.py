@@ -132,7 +132,7 @@ def measured(runs: Path, epochs: int | None, examples: int | None, device: str, 
     test = orat.load_data("sample").test
     assert test is not None
     model = orat.load_model(folder, device=device)
-    plan = Plan(run.eps, run.norm, ("autoattack",), run.seed, "float32")
+    plan = Plan(orat.Threat(run.eps, run.norm), ("autoattack",), run.seed, "float32")
     some = test if examples is None else test.first(examples)
     report = examine(model, some, plan, folder / "evaluations" / "autoattack", SILENT)
     last = {name: value for name, value in result["last"].items() if name != "epoch"}

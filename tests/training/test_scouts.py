@@ -17,7 +17,7 @@ from orat.methods.base import Scouts
 from orat.models.catalog import build
 from orat.training.cross_fit import ScoutLearner, scout_loader
 from orat.training.run import Run
-from orat.training.setup import Parts, Plan, affordable, check_folds, cheaper, plan_for, prepare
+from orat.training.setup import Parts, Plan, affordable, cheaper, check_folds, plan_for, prepare
 
 CPU = torch.device("cpu")
 
