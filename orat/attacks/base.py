@@ -242,5 +242,5 @@ def uphill(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def uphill_in_one(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The same gradient as one function to compile, so that forward and backward pass may share kernels."""
+    """The gradient of the cross-entropy as a single function to compile: both passes can share kernels."""
     return torch.func.grad(lambda images: cross_entropy(network(images), y).sum())(x)
