@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from quick_runs import quick, train_until_stopped
-from test_training import assert_same
+from quick_runs import assert_same, quick, train_until_stopped
 from torch import Tensor, nn
 
 import orat
