@@ -143,9 +143,7 @@ def test_lost_predictions_are_made_again_and_training_goes_on(
     assert_same(whole("orat automatic"), tmp_path)
 
 
-def test_predictions_without_a_checkpoint_are_not_used(
-    tiny: str, tmp_path: Path, whole: Callable[[str], Path]
-) -> None:
+def test_predictions_without_a_checkpoint_are_not_used(tiny: str, tmp_path: Path, whole: Callable[[str], Path]) -> None:
     run, folder = run_of(tiny, EVERY["orat automatic"]), RunFolder(tmp_path)
     folder.write_json("run.json", run.record())
     folder.save_tensors("predictions", {"log_probs": torch.full((270, 3), -1.1), "id": torch.arange(270)})
