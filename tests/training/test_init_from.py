@@ -165,9 +165,7 @@ def test_a_stopped_run_is_resumed_to_the_same_end_without_the_file(
 
 
 @pytest.mark.parametrize("form", ["whole", "bare"])
-def test_the_normalization_of_the_run_stays_before_weights_without_one(
-    form: str, tiny: str, tmp_path: Path
-) -> None:
+def test_the_normalization_of_the_run_stays_before_weights_without_one(form: str, tiny: str, tmp_path: Path) -> None:
     there = network(3)
     run = tuned(tiny, saved(tmp_path, FORMS[form](there)), normalize=True)
     here = trained(run, tmp_path / "a")

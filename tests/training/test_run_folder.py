@@ -202,5 +202,7 @@ def test_a_finished_folder_holds_no_more_than_its_files(tiny: str, tmp_path: Pat
 
 def test_weights_of_an_unfinished_run_are_refused_with_what_to_do(tiny: str, tmp_path: Path) -> None:
     begun(quick(tiny, AT()), tmp_path)
-    with pytest.raises(InputError, match=r"there is no model\.safetensors in .*: the run is not finished; run the same"):
+    with pytest.raises(
+        InputError, match=r"there is no model\.safetensors in .*: the run is not finished; run the same"
+    ):
         load_model(tmp_path)
