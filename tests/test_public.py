@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 
 import pytest
 
@@ -38,6 +40,15 @@ def test_an_unknown_name_is_no_attribute() -> None:
     assert not hasattr(orat, "trian")
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         orat.trian  # noqa: B018
+
+
+@pytest.mark.parametrize("room", orat.ROOMS)
+def test_no_public_name_of_a_room_becomes_the_module_of_that_name_once_it_is_imported(room: str) -> None:
+    """Python binds a module in its package at import, over a function of the same name."""
+    package = import_module(f"orat.{room}")
+    for found in iter_modules(package.__path__, f"{package.__name__}."):
+        import_module(found.name)
+    assert [name for name in getattr(package, "__all__", ()) if isinstance(getattr(package, name), ModuleType)] == []
 
 
 def test_the_import_of_the_package_and_of_the_methods_needs_no_torch() -> None:

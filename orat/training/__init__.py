@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING, Any
 from orat.core.registry import imported
 
 if TYPE_CHECKING:
-    from orat.training.cross_fit import cross_fit
     from orat.training.load import finished_run, load_model
     from orat.training.loop import EpochDone, StepDone, fit
     from orat.training.observers import Observer
     from orat.training.run import Run
     from orat.training.run_folder import RunFolder, default_folder
-    from orat.training.train import train
 
 PLACES = {
     "EpochDone": "orat.training.loop:EpochDone", "Observer": "orat.training.observers:Observer",
     "Run": "orat.training.run:Run", "RunFolder": "orat.training.run_folder:RunFolder",
-    "StepDone": "orat.training.loop:StepDone", "cross_fit": "orat.training.cross_fit:cross_fit",
-    "default_folder": "orat.training.run_folder:default_folder", "finished_run": "orat.training.load:finished_run",
-    "fit": "orat.training.loop:fit", "load_model": "orat.training.load:load_model",
-    "train": "orat.training.train:train",
+    "StepDone": "orat.training.loop:StepDone", "default_folder": "orat.training.run_folder:default_folder",
+    "finished_run": "orat.training.load:finished_run", "fit": "orat.training.loop:fit",
+    "load_model": "orat.training.load:load_model",
 }  # fmt: skip
 
 __all__ = [
-    "EpochDone", "Observer", "Run", "RunFolder", "StepDone", "cross_fit", "default_folder", "finished_run", "fit",
-    "load_model", "train",
+    "EpochDone", "Observer", "Run", "RunFolder", "StepDone", "default_folder", "finished_run", "fit", "load_model",
 ]  # fmt: skip
 
 

@@ -45,7 +45,7 @@ class Execution:
 
     @property
     def form(self) -> str:
-        """The form of the network, see `views.FORMS`."""
+        """The form of the network, one of FORMS."""
         return "folded" if self.kind == "recorded" else self.kind
 
     @property

@@ -24,7 +24,7 @@ class Graph:
         self.learner, self.display = learner, display
         self.records: dict[int, tuple[torch.cuda.CUDAGraph, Ticket]] = {}
         self.executed: set[int] = set()
-        self.key: Hashable = None
+        self.key: Hashable = object()  # before the first step; equal to no other key
         self.works = True
 
     def __call__(self, step: TrainStep, ticket: Ticket, key: Hashable) -> None:

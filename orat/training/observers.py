@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from statistics import mean
 from typing import Any
@@ -34,6 +34,9 @@ MOST_NAMED = 5  # classes in one line
 class Observer:
     """Looks at the events of a training."""
 
+    def begin(self, epoch: int) -> None:
+        """Prepares for the events from this epoch on, after the state is restored."""
+
     def __call__(self, event: Event) -> None:
         """Looks at one event."""
         if isinstance(event, EpochDone):
@@ -43,11 +46,21 @@ class Observer:
         """Looks at the end of an epoch."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for the checkpoint."""
+        """The state for the checkpoint: numbers, texts, tensors, and lists and dicts of them."""
         return {}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restores the state."""
+
+
+def by_name(observers: Iterable[Observer]) -> dict[str, Observer]:
+    """Observers by the names of their classes; further ones of a class have a number."""
+    found: dict[str, Observer] = {}
+    for one in observers:
+        name = type(one).__name__
+        count = sum(type(other).__name__ == name for other in found.values())
+        found[f"{name} {count + 1}" if count else name] = one
+    return found
 
 
 class Corrections(Observer):

@@ -36,6 +36,7 @@ from orat.training.observers import (
     Steps,
     Validate,
     Warnings,
+    by_name,
 )
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder
@@ -186,15 +187,16 @@ class Session:
         saved: dict[str, Any] | None,
     ) -> Generator[Event, None, None]:
         """One stage from its last checkpoint on; every observer sees every event."""
-        history = next(one for one in observers if isinstance(one, History))
         if saved is not None and saved["stage"] == stage:
             learner.load_state_dict(saved["learner"])
-            for observer in observers:
-                observer.load_state_dict(saved["observers"].get(type(observer).__name__, {}))
+            for name, observer in by_name(observers).items():
+                if name in saved["observers"]:
+                    observer.load_state_dict(saved["observers"][name])
             at = f", step {learner.step + 1}" if learner.step else ""
             if learner.epoch <= learner.epochs:
                 self.display.line(f"{self.folder.path}: resuming at {lines.name(learner.epoch)}{at}")
-        history.begin(learner.epoch)
+        for observer in observers:
+            observer.begin(learner.epoch)
         engine: Engine = Graph(learner, self.display) if how.recorded else Eager()
         checkpoints = Checkpoints(
             lambda: self.save(stage, learner, observers),
@@ -216,7 +218,7 @@ class Session:
             "fingerprint": self.fingerprint,
             "stage": stage,
             "learner": learner.state_dict(),
-            "observers": {type(one).__name__: one.state_dict() for one in observers},
+            "observers": {name: one.state_dict() for name, one in by_name(observers).items()},
             "origin": self.origin,
             "seconds": self.seconds + time.monotonic() - self.started,
         }

@@ -1,4 +1,4 @@
-"""Fine-tuning: a run starts from given weights, says which, and refuses those that do not fit."""
+"""Fine-tuning: a run starts from given weights, reports their origin, and refuses weights that do not fit."""
 
 from __future__ import annotations
 
@@ -16,55 +16,56 @@ from refusals import assert_refused_in_one_line
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
+from orat.methods import AT
 from orat.models import catalog as models
 from orat.training.first_weights import load_first
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare
+from orat.training.train import train
 
 SHAPE = (1, 12, 12)
 
 
 @pytest.fixture(scope="module")
 def source(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run whose network normalizes."""
+    """The folder of a finished run with a normalization in its network."""
     folder = tmp_path_factory.mktemp("source") / "run"
-    orat.train(quick(tiny, orat.methods.AT(), epochs=2, normalize=True), folder, display=SILENT)
+    train(quick(tiny, AT(), epochs=2, normalize=True), folder, display=SILENT)
     return folder
 
 
 def tuned(tiny: str, path: Path, **changes: Any) -> Run:
-    """A run of another seed that starts from these weights and does not move them."""
+    """A run of another seed that starts from these weights with a learning rate of 0."""
     frozen = {"lr": 0.0, "epochs": 1, "milestones": (), "seed": 7}
-    return quick(tiny, orat.methods.AT(), **{**frozen, "init_from": str(path), **changes})
+    return quick(tiny, AT(), **{**frozen, "init_from": str(path), **changes})
 
 
 def trained(run: Run, out: Path) -> dict[str, Tensor]:
     """The weights at the end of a run."""
-    orat.train(run, out, display=SILENT)
+    train(run, out, display=SILENT)
     return load_file(out / "model.safetensors")
 
 
 def bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights as the network alone has them, without the normalization before it."""
+    """The weights of the network alone, without the normalization before it."""
     return {name.removeprefix("1."): value for name, value in tensors.items() if name.startswith("1.")}
 
 
 def parallel(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights as DataParallel names them."""
+    """The weights with the names of DataParallel."""
     return {f"module.{name}": value for name, value in tensors.items()}
 
 
 def network(classes: int, **changes: Any) -> dict[str, Tensor]:
-    """Weights of a network that was not trained."""
+    """Weights of an untrained network."""
     return models.build(**{"name": "mlp-16", "shape": SHAPE, "classes": classes, "seed": 3, **changes}).state_dict()
 
 
 def saved(folder: Path, content: object) -> Path:
-    """A file by torch.save."""
+    """A file written by torch.save."""
     torch.save(content, folder / "weights.pt")
     return folder / "weights.pt"
 
@@ -85,7 +86,7 @@ def test_a_run_without_steps_ends_with_the_weights_of_the_run_it_starts_from(
     here = trained(tuned(tiny, source), tmp_path / "a")
     assert here.keys() == there.keys()
     assert all(torch.equal(here[name], there[name]) for name in there)
-    assert there["0.std"].item() != 1  # the normalization came along
+    assert there["0.std"].item() != 1  # the normalization is among the weights
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -104,22 +105,22 @@ def test_safetensors_of_the_bare_network_load_too(tiny: str, source: Path, tmp_p
     assert all(torch.equal(here[name], there[name]) for name in there)
 
 
-def test_statistics_of_batches_come_along(tiny: str, tmp_path: Path) -> None:
+def test_statistics_of_batch_norm_are_loaded(tiny: str, tmp_path: Path) -> None:
     there = network(3, name="small_cnn")
     there["1.0.1.running_mean"] += 0.5
     run = tuned(tiny, saved(tmp_path, there), model="small_cnn")
     model = build_model(run, prepare(run).train)
-    load_first(model, run)
+    load_first(model, run, str(run.init_from))
     assert all(torch.equal(model.state_dict()[name], there[name]) for name in there)
 
 
 @pytest.mark.parametrize("form", ["whole", "bare"])
-def test_a_last_layer_of_another_size_starts_afresh_and_it_is_said(
+def test_a_last_layer_of_another_size_starts_afresh_which_a_line_says(
     form: str, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = network(10)
     run = tuned(tiny, saved(tmp_path, FORMS[form](there)))
-    result = orat.train(run, tmp_path / "a")
+    result = train(run, tmp_path / "a")
     here = load_file(tmp_path / "a" / "model.safetensors")
     fresh = build_model(run, prepare(run).train).state_dict()
     assert all(torch.equal(here[name], fresh[name]) for name in ("1.3.weight", "1.3.bias"))
@@ -130,15 +131,15 @@ def test_a_last_layer_of_another_size_starts_afresh_and_it_is_said(
     assert second_line.endswith("; the last layer (10 classes there, 3 here) starts afresh")
 
 
-def test_what_was_loaded_is_said_and_kept_with_its_hash(
+def test_the_origin_of_the_weights_is_printed_and_recorded_with_its_hash(
     tiny: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     digest = hashlib.sha256((source / "model.safetensors").read_bytes()).hexdigest()[:16]
-    result = orat.train(tuned(tiny, source), tmp_path / "a")
+    result = train(tuned(tiny, source), tmp_path / "a")
     assert result["init_from"] == {"path": str(source), "sha256": digest, "classes": 3}
     assert json.loads((tmp_path / "a" / "result.json").read_text())["init_from"] == result["init_from"]
     assert capsys.readouterr().err.splitlines()[1] == f"starts from {source} (sha256 {digest})"
-    assert orat.train(quick(tiny, orat.methods.AT(), epochs=1), tmp_path / "b", display=SILENT)["init_from"] is None
+    assert train(quick(tiny, AT(), epochs=1), tmp_path / "b", display=SILENT)["init_from"] is None
 
 
 def test_training_goes_on_from_the_weights(tiny: str, source: Path, tmp_path: Path) -> None:
@@ -148,25 +149,23 @@ def test_training_goes_on_from_the_weights(tiny: str, source: Path, tmp_path: Pa
     assert 0 < moved < 0.5
 
 
-def test_a_stopped_run_goes_on_to_the_same_end_without_the_file(
+def test_a_stopped_run_is_resumed_to_the_same_end_without_the_file(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = saved(tmp_path, network(10))
     run = tuned(tiny, file, lr=0.05, epochs=2)
-    whole = orat.train(run, tmp_path / "whole", display=SILENT)
+    whole = train(run, tmp_path / "whole", display=SILENT)
     train_until_stopped(run, tmp_path / "broken", 4, monkeypatch)
     file.unlink()
-    assert_refused_in_one_line(lambda: orat.train(run, tmp_path / "new", display=SILENT), f"there is no {file}")
-    broken = orat.train(run, tmp_path / "broken", display=SILENT)
+    assert_refused_in_one_line(lambda: train(run, tmp_path / "new", display=SILENT), f"there is no {file}")
+    broken = train(run, tmp_path / "broken", display=SILENT)
     one, other = (RunFolder(tmp_path / name).load_tensors("model") for name in ("whole", "broken"))
     assert all(torch.equal(one[key], other[key]) for key in one)
     assert broken | {"seconds": 0} == whole | {"seconds": 0}
 
 
 @pytest.mark.parametrize("form", ["whole", "bare"])
-def test_a_normalization_of_the_runs_own_stays_before_weights_that_had_none(
-    form: str, tiny: str, tmp_path: Path
-) -> None:
+def test_the_normalization_of_the_run_stays_before_weights_without_one(form: str, tiny: str, tmp_path: Path) -> None:
     there = network(3)
     run = tuned(tiny, saved(tmp_path, FORMS[form](there)), normalize=True)
     here = trained(run, tmp_path / "a")
@@ -179,7 +178,7 @@ def test_a_normalization_of_the_runs_own_stays_before_weights_that_had_none(
 
 def test_two_normalizations_are_refused(tiny: str, source: Path, tmp_path: Path) -> None:
     run = tuned(tiny, source, normalize=True)
-    assert_refused_in_one_line(lambda: orat.train(run, tmp_path / "a", display=SILENT), "leave --normalize out")
+    assert_refused_in_one_line(lambda: train(run, tmp_path / "a", display=SILENT), "leave --normalize out")
     assert not (tmp_path / "a").exists()
 
 
@@ -206,7 +205,7 @@ def test_weights_of_another_network_are_refused_in_one_line(
     content: object, words: str, tiny: str, tmp_path: Path
 ) -> None:
     run = tuned(tiny, saved(tmp_path, content))
-    assert_refused_in_one_line(lambda: orat.train(run, tmp_path / "a", display=SILENT), words)
+    assert_refused_in_one_line(lambda: train(run, tmp_path / "a", display=SILENT), words)
     assert not (tmp_path / "a").exists()
 
 
@@ -219,7 +218,7 @@ def test_weights_of_another_network_are_refused_in_one_line(
         (".", "there is no"),
     ],
 )
-def test_a_folder_that_is_no_finished_run_is_refused_in_one_line(
+def test_a_folder_without_a_finished_run_is_refused_in_one_line(
     lost: str, words: str, tiny: str, source: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
@@ -229,7 +228,7 @@ def test_a_folder_that_is_no_finished_run_is_refused_in_one_line(
     else:
         (copy / lost).unlink()
     run = tuned(tiny, copy)
-    assert_refused_in_one_line(lambda: orat.train(run, tmp_path / "a", display=SILENT), words)
+    assert_refused_in_one_line(lambda: train(run, tmp_path / "a", display=SILENT), words)
     assert not (tmp_path / "a").exists()
 
 
