@@ -157,7 +157,7 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+@pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_scale_is_a_change_of_units(norm: Norm, attack: Attack) -> None:
     scale = torch.tensor([0.5, 2.0, 0.25, 30.0], dtype=torch.float64)
@@ -170,7 +170,7 @@ def test_a_scale_is_a_change_of_units(norm: Norm, attack: Attack) -> None:
     assert (adv - x).abs().max() > 0
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+@pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
 @pytest.mark.parametrize("norm", NORMS)
 def test_bounds_move_with_the_inputs(norm: Norm, attack: Attack) -> None:
     model, x = smooth(4), torch.rand((9, 4), generator=torch.Generator().manual_seed(0)).double()
