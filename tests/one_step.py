@@ -12,7 +12,6 @@ from torch import Generator, Tensor, nn
 
 from orat.attacks import PGD, Threat
 from orat.attacks.base import Adversary
-from orat.attacks.base import Adversary
 from orat.core.types import Batch
 from orat.methods import Method, Setting
 from orat.methods.base import State, Step

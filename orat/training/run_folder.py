@@ -24,7 +24,7 @@ from orat.training.run import Run, read_run
 
 
 class RunFolder:
-    """run.json has the settings, config.json the shapes and classes, history.jsonl the epochs, result.json the result."""
+    """run.json has the settings, config.json shapes and classes, history.jsonl the epochs, result.json the result."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

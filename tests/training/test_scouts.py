@@ -17,7 +17,7 @@ from orat.methods.base import Scouts
 from orat.models.catalog import build
 from orat.training.cross_fit import ScoutLearner, scout_loader
 from orat.training.run import Run
-from orat.training.setup import Parts, Plan, affordable, check_folds, cheaper, plan_for, prepare
+from orat.training.setup import Parts, Plan, affordable, cheaper, check_folds, plan_for, prepare
 
 CPU = torch.device("cpu")
 
@@ -121,8 +121,12 @@ def test_scouts_see_moved_images_even_if_the_run_does_not_move_them(augment: str
 
 @pytest.mark.parametrize(
     ("folds", "epochs", "words"),
-    [(1, None, "folds = 1: give 2 to 20"), (21, None, "folds = 21: give 2 to 20"), (5, None, "no more than there are")]
-    + [(2, 0, "epochs = 0: give 1 or more")],
+    [
+        (1, None, "folds = 1: give 2 to 20"),
+        (21, None, "folds = 21: give 2 to 20"),
+        (5, None, "no more than there are"),
+        (2, 0, "epochs = 0: give 1 or more"),
+    ],
 )
 def test_folds_and_epochs_without_predictions_are_refused(folds: int, epochs: int | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
