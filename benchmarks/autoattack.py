@@ -121,7 +121,7 @@ def warm_up(subject: Subject) -> None:
 
 
 def reference(subject: Subject, batch_size: int) -> Tensor:
-    """The images that withstand pyautoattack, which is called as its page says."""
+    """The images that withstand pyautoattack with its standard call."""
     from pyautoattack import AutoAttack
 
     x, y = subject.images()

@@ -37,6 +37,7 @@ class Parser(argparse.ArgumentParser):
     """A parser with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
+        """Raises the error for `main`."""
         raise InputError(message)
 
 

@@ -15,14 +15,16 @@ from torch import Tensor
 
 from orat.core.console import Display
 from orat.core.errors import InputError
-from orat.core.types import Indices
-from orat.data.loader import shuffled, steps_per_epoch
+from orat.core.types import Indices, Scalar
+from orat.data.loader import ResidentLoader, shuffled, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.ranked_range import count
-from orat.models.catalog import Operations, network
-from orat.training.engine import engine_for
-from orat.training.learner import Engine, Learner, Plain, arithmetic
+from orat.models.catalog import network, operations_of
+from orat.training.engine import Eager, Engine, execution
+from orat.training.graph import Graph
+from orat.training.learner import RunLearner
+from orat.training.loop import arithmetic
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model, setting_of
 
@@ -127,47 +129,65 @@ def compared(plan: Comparison, model: str, machine: Machine, display: Display) -
     makers: dict[str, Callable[[], Step]] = {
         "ours": lambda: ours.start(batches),
         "textbook": lambda: textbook_step(run, data, batches),
-        "product": lambda: product_step(ours.engine.attack_type, side, plan.device, run.precision),
+        "product": lambda: product_step(ours.attack_type, side, plan.device, run.precision),
     }
     rounds = display.track(range(plan.rounds), model, plan.rounds)
     times = in_turn(makers, rounds, plan.steps, WARM_UP[machine.kind], machine)
     return {
-        "model": model, "device": plan.device.type, "engine": ours.engine.name, "precision": run.precision,
-        "attack_type": str(ours.engine.attack_type).removeprefix("torch."), "batch_size": run.batch_size,
+        "model": model, "device": plan.device.type, "engine": ours.execution.kind, "precision": run.precision,
+        "attack_type": str(ours.attack_type).removeprefix("torch."), "batch_size": run.batch_size,
         "attack_steps": run.attack_steps, "samples": len(data), "rounds": plan.rounds, "steps": plan.steps,
         **report(**times, flops=step_flops(run, data, batches[0]), side=side),
     }  # fmt: skip
 
 
-def learner_of(run: Run, data: Dataset) -> Learner:
+def learner_of(run: Run, data: Dataset, form: str = "plain") -> RunLearner:
     """The learner of a run on all of the data, on the device of the data."""
     device = data.labels.device
     setting = setting_of(run, Parts(data, None, None, torch.arange(len(data)), len(data)))
-    learner = Learner(run, build_model(run, data).to(device), run.method.start(setting).to(device))
-    learner.model.train()
+    learner = RunLearner(run, build_model(run, data).to(device), run.method.start(setting).to(device), form)
+    learner.modules.train()
     return learner
+
+
+def train_step(learner: RunLearner, data: Dataset, engine: Engine) -> Callable[[Indices], None]:
+    """A training step as in `orat train`."""
+    run = learner.run
+    batches = ResidentLoader(data, run.batch_size, run.seed, data.labels.device, run.augment)
+
+    def step(*ticket: Tensor) -> Scalar:
+        batch = batches.batch(ticket, learner.generator)
+        return learner.advance(batch, len(batch.y) / batches.samples)
+
+    return lambda ids: engine(step, (ids,), learner.key)
 
 
 class Ours:
     """Steps as in `orat train`."""
 
-    engine: Engine
+    learner: RunLearner
 
     def __init__(self, run: Run, data: Dataset, kind: str, display: Display) -> None:
-        self.run, self.data, self.kind, self.display = run, data, kind, display
+        self.run, self.data, self.display = run, data, display
+        steps = run.epochs * steps_per_epoch(len(data), run.batch_size)
+        self.execution = execution(kind, data.labels.device, steps)
+
+    @property
+    def attack_type(self) -> torch.dtype:
+        """The precision of the training attack."""
+        return self.learner.form.attack_type
 
     def start(self, batches: Sequence[Indices]) -> Step:
         """Steps after the burn-in; the losses of a first step stand for the losses of all samples, so that ranks cut."""
-        run, data, learner = self.run, self.data, learner_of(self.run, self.data)
-        steps = run.epochs * steps_per_epoch(len(data), run.batch_size)
-        engine = self.engine = engine_for(learner, data, self.display, self.kind, steps)
-        self.display.line(f"{run.model}: steps of the textbook and of engine {engine.name} by turns")
-        step = stepper(engine.step, batches, run.precision)
+        self.display.line(f"{self.run.model}: steps of the textbook and of engine {self.execution.kind} by turns")
+        self.learner = learner_of(self.run, self.data, self.execution.form)
+        engine: Engine = Graph(self.learner, self.display) if self.execution.recorded else Eager()
+        step = stepper(train_step(self.learner, self.data, engine), batches, self.run.precision)
         step()
-        memory = learner.state.last_losses
-        assert isinstance(memory, Tensor)
-        places = torch.arange(len(data), device=memory.device) % run.batch_size
-        memory.copy_(memory[batches[0]][places])
+        losses = self.learner.state.last_losses
+        assert isinstance(losses, Tensor)
+        places = torch.arange(len(self.data), device=losses.device) % self.run.batch_size
+        losses.copy_(losses[batches[0]][places])
         return step
 
 
@@ -191,12 +211,10 @@ def stepper(step: Callable[[Indices], None], batches: Sequence[Indices], precisi
     return one
 
 
-def step_flops(run: Run, data: Dataset, index: Indices) -> int:
+def step_flops(run: Run, data: Dataset, ids: Indices) -> int:
     """Floating-point operations of the matrix products and convolutions in our step."""
-    engine = Plain(learner_of(run, data), data)
-    with Operations() as operations:
-        engine.step(index)
-    return operations.total
+    step = train_step(learner_of(run, data), data, Eager())
+    return operations_of(lambda: step(ids))
 
 
 def product_step(dtype: torch.dtype, side: int, device: torch.device, precision: str) -> Step:

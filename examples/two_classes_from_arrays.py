@@ -1,4 +1,4 @@
-"""Arrays of one's own: save them as .npz, train ORAT on them, load the network back."""
+"""Your own arrays: saved as .npz, trained with ORAT (automatic), and the network loaded back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ with tempfile.TemporaryDirectory() as folder:
     file = Path(folder) / "squares.npz"
     np.savez(file, x_train=images[:500], y_train=labels[:500], x_test=images[500:], y_test=labels[500:])
     run = orat.Run(
-        data=str(file), method=orat.methods.ORAT(m=0.2, burn_in=3), model="mlp-32", noise="symmetric", noise_rate=0.2,
-        eps=8 / 255, epochs=15, lr=0.05, augment="none", batch_size=32,
+        data=str(file), method=orat.methods.ORAT(), model="mlp-32", noise="symmetric", noise_rate=0.2, eps=8 / 255,
+        epochs=15, lr=0.05, augment="none", batch_size=32,
     )  # fmt: skip
     result = orat.train(run, Path(folder) / "run")
     model = orat.load_model(Path(folder) / "run")

@@ -20,17 +20,16 @@ from statistics import mean
 from typing import Any
 
 import torch
-from orat.noise.judge import area
 from scores import Oracle, Own, ScoutsAlone
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
 
 import orat
-from orat.attacks import suite
 from orat.core.errors import InputError, unknown
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method
+from orat.noise.judge import area
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
@@ -153,8 +152,8 @@ def epochs_of(folder: RunFolder) -> Row:
 def under_autoattack(folder: Path, test: Dataset, device: str) -> Row:
     """Accuracy of the last epoch under AutoAttack on some images."""
     run = read_run(folder)
-    attacks = suite(run.eps, run.norm, ["autoattack"])
-    accuracy = evaluate(orat.load_model(folder, device=device), test, attacks, run.seed)
+    threat = orat.Threat(run.eps, run.norm)
+    accuracy = evaluate(orat.load_model(folder, device=device), test, ["autoattack"], threat, run.seed)
     return {"autoattack": round(100 * accuracy["autoattack"], 2), "autoattacked": len(test)}
 
 

@@ -53,9 +53,9 @@ TABLES = {
     ),
     "automatic-mnist": (
         "MNIST, LeNet, eps 0.1, 50 epochs",
-        """The settings of LeNet as a scout network were chosen on 20,000 of these images (symmetric noise, one seed), by the quality
-of the flags: one of four rates, decay and dropout, then 14 epochs. Scout networks alone reach these F1 scores (seed 0,
-on a CPU):
+        """The settings of LeNet as a scout network were chosen on 20,000 of these images (symmetric noise, one seed). The quality of
+the flags decided on one of four rates, on decay and dropout, and then on 14 epochs. Scout networks alone reach these F1
+scores (seed 0, on a CPU):
 
 | noise | F1 |
 |---|---|

@@ -28,7 +28,6 @@ from typing import Any
 import torch
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
-from orat.noise.judge import area, found_removed
 from torch import Tensor
 
 import orat
@@ -37,6 +36,7 @@ from orat.core.device import choose_device, commit, hardware, versions
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.base import Scouts
+from orat.noise.judge import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder

@@ -132,7 +132,7 @@ def measured(runs: Path, epochs: int | None, examples: int | None, device: str, 
     test = orat.load_data("sample").test
     assert test is not None
     model = orat.load_model(folder, device=device)
-    plan = Plan(run.eps, run.norm, ("autoattack",), run.seed, "float32")
+    plan = Plan(orat.Threat(run.eps, run.norm), ("autoattack",), run.seed, "float32")
     some = test if examples is None else test.first(examples)
     report = examine(model, some, plan, folder / "evaluations" / "autoattack", SILENT)
     last = {name: value for name, value in result["last"].items() if name != "epoch"}
@@ -141,7 +141,7 @@ def measured(runs: Path, epochs: int | None, examples: int | None, device: str, 
 
 
 def write(arguments: argparse.Namespace, done: list[dict[str, Any]], seeds: list[int]) -> None:
-    """Writes all cells so far as one file."""
+    """Writes all finished cells into one file."""
     order = list(ROWS)
     content = {
         "what": "every defense on the bundled MNIST sample, 40 % symmetric label noise, last epoch, 1,000 test images",

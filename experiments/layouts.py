@@ -35,7 +35,7 @@ class NaturalEveryEpoch(EveryEpoch):
         """Natural accuracy on the test part."""
         test = self.session.parts.test
         assert test is not None
-        return evaluate(self.learner.model, test, {}, self.session.run.seed)
+        return evaluate(self.learner.model, test, [], self.session.run.eps)
 
 
 def observers(session: Session, learner: RunLearner) -> list[EveryEpoch]:

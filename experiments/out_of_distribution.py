@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from orat.noise.judge import area
 from scores import Oracle
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
@@ -36,6 +35,7 @@ from orat.core.errors import InputError, unknown
 from orat.data import catalog
 from orat.data.source import Dataset
 from orat.methods import AT, ORAT, Method
+from orat.noise.judge import area
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare, with_noise

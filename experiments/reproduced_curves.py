@@ -55,5 +55,5 @@ def best_and_last(curve: list[Row], name: str) -> str:
 
 
 def epochs_ahead(behind: list[Row], ahead: list[Row], name: str) -> str:
-    """The number of epochs in which one curve is above the other."""
+    """The number of epochs with the second curve above the first."""
     return f"{sum(one[name] > other[name] for other, one in zip(behind, ahead, strict=True))} of {len(ahead)}"

@@ -31,7 +31,7 @@ class Kept(Fold):
         return (self.weights[ids].to(losses.dtype) * losses).mean()
 
     def remove(self, removed: Tensor) -> None:
-        """Removes these samples, (n,) bool, and no others."""
+        """Removes exactly the masked samples, (n,) bool."""
         kept = (~removed).float()
         self.weights.copy_(kept * (len(kept) / kept.sum()))
 

@@ -19,14 +19,14 @@ TEST_A_CLASS = 100
 
 
 def choose(labels: Tensor, a_class: int, generator: torch.Generator) -> Tensor:
-    """The places of so many random samples of each class, in their old order."""
+    """The positions of random samples, as many of each class, in their order."""
     order = torch.randperm(len(labels), generator=generator)
     chosen = [order[labels[order] == label][:a_class] for label in range(len(idx.CLASSES))]
     return torch.cat(chosen).sort().values
 
 
 def write(tensor: Tensor, file: Path) -> None:
-    """Writes bytes as a gzipped IDX file; the same bytes give the same file."""
+    """Writes a tensor of bytes as a gzipped IDX file without a time stamp."""
     header = struct.pack(f">{1 + tensor.dim()}I", 0x0800 + tensor.dim(), *tensor.shape)
     raw = header + tensor.to(torch.uint8).numpy().tobytes()
     file.write_bytes(gzip.compress(raw, compresslevel=9, mtime=0))
@@ -42,7 +42,7 @@ def main() -> None:
     """Reads the official files, draws the sample and writes it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path, help="the folder of the official MNIST files")
-    parser.add_argument("--out", type=Path, default=idx.SAMPLE, help="where the sample goes")
+    parser.add_argument("--out", type=Path, default=idx.SAMPLE, help="folder of the sample")
     options = parser.parse_args()
     splits = idx.read(options.source)
     assert splits.test is not None

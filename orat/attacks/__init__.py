@@ -1,4 +1,4 @@
-"""Attacks: a `Threat` says what may change, an `Attack` is called with it, `suite` has all attacks by name."""
+"""Attacks: a `Threat` is the set of allowed changes, an `Attack` searches in it, `suite` has all attacks by name."""
 
 from orat.attacks.apgd import APGD
 from orat.attacks.autoattack import AutoAttack

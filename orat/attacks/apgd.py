@@ -34,7 +34,7 @@ TARGETS: dict[Norm, int] = {"linf": 9, "l2": 9, "l1": 5}
 class APGD(Attack):
     """Ascends the cross-entropy or a difference-of-logits ratio; a targeted loss, once per likely wrong class."""
 
-    half: ClassVar[torch.dtype | None] = torch.bfloat16  # whose range holds the gradients
+    half: ClassVar[torch.dtype | None] = torch.bfloat16  # its range holds the gradients
     any_bounds: ClassVar[bool] = True
 
     loss: str = "ce"
@@ -65,7 +65,7 @@ class APGD(Attack):
             return attempts(attempt, x, self.restarts_in(threat.norm) * targets)
 
     def work(self, threat: Threat, classes: int) -> int:
-        """One gradient at the start, and one per step."""
+        """A gradient at the start and after every step."""
         targets = min(self.targets_in(threat.norm), classes - 1)
         return GRADIENT * (self.steps + 1) * self.restarts_in(threat.norm) * targets
 

@@ -43,7 +43,7 @@ class Attack:
 
     @property
     def parts(self) -> dict[str, Attack]:
-        """The attacks of an ensemble, each run on the samples that withstand the attacks before; empty for others."""
+        """The attacks of an ensemble, each for the samples that withstand the attacks before; else empty."""
         return {}
 
     def work(self, threat: Threat, classes: int) -> int:
@@ -82,13 +82,13 @@ class Ascent(Attack):
         randomness: Randomness,
         move: Move | None = None,
     ) -> Images:
-        """Follows a gradient; `move` is a faster form of a step, such as a compiled one."""
+        """Follows a gradient; `move` is a faster form of a step, for example a compiled form."""
         raise NotImplementedError
 
     def maximize(
         self, objective: Callable[[Images], PerSample], x: Images, threat: ThreatLike, draws: Randomness | None = None
     ) -> Images:
-        """Ascends an objective that gives one number per sample."""
+        """Ascends an objective with one number per sample."""
         randomness = randomness_of(draws, x)
         return self.climb(lambda adv: gradient_at(objective, adv), x, Threat.of(threat), randomness)
 
@@ -242,5 +242,5 @@ def uphill(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def uphill_in_one(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The same gradient as one function to compile, so that forward and backward pass may share kernels."""
+    """The gradient of the cross-entropy as a single function to compile: both passes can share kernels."""
     return torch.func.grad(lambda images: cross_entropy(network(images), y).sum())(x)

@@ -49,7 +49,7 @@ class FAB(Attack):
             return attempts(attempt, x, ranked.shape[1])
 
     def work(self, threat: Threat, classes: int) -> int:
-        """One gradient and one prediction per step."""
+        """A gradient and a prediction per step."""
         return (GRADIENT + 1) * self.steps * min(self.targets, classes - 1)
 
     def search(

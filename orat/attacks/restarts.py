@@ -1,4 +1,4 @@
-"""Several attempts per sample, from other starts or toward other classes: the first success ends the others."""
+"""Several attempts per sample, from new starts or toward new target classes, until the first success."""
 
 from __future__ import annotations
 

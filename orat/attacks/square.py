@@ -29,7 +29,7 @@ LONGEST_BLOCK = 100  # queries with random numbers drawn at once
 class Square(Attack):
     """Tries squares of random place and sign, and keeps a square that raises the margin; per sample."""
 
-    half: ClassVar[torch.dtype | None] = torch.float16  # whose digits resolve the small gains of late queries
+    half: ClassVar[torch.dtype | None] = torch.float16  # its digits resolve the small gains of late queries
 
     queries: int = 5000
 

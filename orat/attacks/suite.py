@@ -1,4 +1,4 @@
-"""The attacks by name: as the paper evaluates them, their textbook forms, and those of AutoAttack."""
+"""Attacks by name: the paper's, their textbook forms, and the parts of AutoAttack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ANY_PGD = re.compile(r"pgd([1-9]\d{0,4})(?:x([1-9]\d{0,2}))?")  # steps, restart
 
 
 def suite(names: Iterable[str] = PAPER) -> dict[str, Attack]:
-    """The attacks with these names; by default those of the paper."""
+    """The attacks with these names; by default the paper's."""
     return {name: attack(name) for name in names}
 
 

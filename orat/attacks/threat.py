@@ -20,7 +20,7 @@ from orat.core.types import Images, PerSample
 if TYPE_CHECKING:
     Norm: TypeAlias = Literal["linf", "l2", "l1"]
 else:
-    Norm = str  # so that `Threat` refuses unknown norms, with the known ones, before any checker of types
+    Norm = str  # `Threat` refuses unknown norms itself, with a list of the known norms
 
 NORMS: tuple[Norm, ...] = ("linf", "l2", "l1")
 L1_SHARE = 0.01  # of the features move in one l1 step, at least one: true steepest ascent moves a single one
@@ -53,9 +53,7 @@ class Threat:
     @classmethod
     def of(cls, value: ThreatLike) -> Threat:
         """A threat as it is; a radius, such as 0.1 or "8/255", as linf on inputs in [0, 1]."""
-        if isinstance(value, Threat):
-            return value
-        return cls(number(value) if isinstance(value, str) else value)
+        return value if isinstance(value, Threat) else cls(number(value) if isinstance(value, str) else value)
 
     @property
     def plain(self) -> bool:
@@ -63,7 +61,7 @@ class Threat:
         return self.scale is None and self.low == 0 and self.high == 1
 
     def record(self) -> dict[str, Any]:
-        """The threat as JSON, without bounds and scale where they have their defaults; `Threat(**record)` reads it."""
+        """The threat as JSON, without default bounds and scale; the inverse is `Threat(**record)`."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {name: value for name, (value, usual) in values.items() if name == "norm" or value != usual}
 
@@ -122,7 +120,7 @@ class Threat:
         return gradient.masked_fill(outward, 0)
 
     def scaled(self, units: Images) -> Images:
-        """Changes in units of the scale -> changes of the input; also gradients by the input -> by those units."""
+        """Changes in units of the scale -> changes of the input; gradients by the input -> gradients by the units."""
         return units if self.scale is None else units * row(self.scale, units)
 
     def units(self, delta: Images) -> Images:
@@ -206,8 +204,8 @@ def l2_project(threat: Threat, moved: Images, x: Images) -> Images:
 def l1_project(threat: Threat, moved: Images, x: Images) -> Images:
     """The nearest point: every feature loses the same amount t, and stops at its bound.
 
-    With changes y and rooms r until the bounds, the l1 size after a loss of t is the sum of (|y|-t)+ - (|y|-r-t)+.
-    The size is piecewise linear in t with corners at |y| and |y|-r; sorted, they bracket the t that leaves eps.
+    With changes y and rooms r until the bounds, the l1 size after a loss of t is the sum of (|y|-t)+ - (|y|-r-t)+:
+    piecewise linear in t with corners at |y| and |y|-r. Sorted, the corners bracket the t that leaves eps.
     """
     delta, (low, high) = threat.free(moved - x), threat.bounds(x)
     y = flat(threat.units(delta))
@@ -218,7 +216,9 @@ def l1_project(threat: Threat, moved: Images, x: Images) -> Images:
     slope, offset = slopes.cumsum(1), (slopes * corners).cumsum(1)
     left = offset - corners * slope  # the size when t is at this corner; grows along the row
     place = ((left <= threat.eps).sum(1, keepdim=True) - 1).clamp(min=0)
-    loss = (offset.gather(1, place) - threat.eps) / slope.gather(1, place).clamp(min=1)
+    rate, last = slope.gather(1, place), corners.shape[1] - 1
+    after = torch.where(place < last, corners.gather(1, (place + 1).clamp(max=last)), 0)
+    loss = torch.where(rate > 0, (offset.gather(1, place) - threat.eps) / rate, after)  # rate 0: constant until then
     kept = torch.minimum((size - loss.clamp(min=0)).clamp(min=0), room)
     return threat.clip(x + threat.scaled((y.sign() * kept).reshape(x.shape)))
 
@@ -259,7 +259,7 @@ def as_floats(value: Any) -> Any:
 
 
 def check_bounds(threat: Threat) -> None:
-    """Refuses bounds and scales that contradict each other."""
+    """Refuses contradicting bounds and invalid scales."""
     counts = {len(value) for value in (threat.low, threat.high, threat.scale) if isinstance(value, tuple)}
     if len(counts) > 1:
         raise InputError(f"low, high and scale have {counts} values: give one value per feature to each of them")

@@ -137,7 +137,7 @@ def fitting(model: nn.Module, x: Images) -> Tensor:
 
 @dataclass
 class Examination:
-    """One network on one data set, attacked in batches."""
+    """The attacks on a network and a data set, in batches."""
 
     model: nn.Module
     data: Dataset
@@ -163,7 +163,7 @@ class Examination:
             self.total += standing * sum(self.work(part) for part in stages(name, attack).values())
 
     def withstood(self, name: str, attack: Attack, before: Tensor) -> Tensor:
-        """Which of the samples that stood before the attack withstand it.
+        """The robust samples among `before`, the robust samples of all attacks so far.
 
         A search on a faster form of the network goes first. The samples that it leaves open, of all batches together,
         are attacked on the network itself.
@@ -243,7 +243,7 @@ class Examination:
 
 
 def classified(model: nn.Module, x: Images, y: Labels) -> Tensor:
-    """Which inputs a network gives their label."""
+    """Which inputs a network classifies correctly."""
     with frozen(model), torch.no_grad():
         return model(x).argmax(1) == y
 

@@ -83,13 +83,13 @@ def given_places(against: str, values: Iterable[float | int]) -> list[float | in
 
 
 def attack_of(against: str, value: float | int) -> PGD:
-    """PGD whose steps sum to 2.5 radii, none larger than the radius."""
+    """PGD with steps of 2.5 radii in all, at most a radius each."""
     steps = 20 if against == "eps" else int(value)
     return PGD(steps, step=min(1.0, 2.5 / steps))
 
 
 def point(against: str, value: float | int, accuracy: float, examples: int) -> dict[str, float | int]:
-    """One point of a curve with its 95 % interval."""
+    """A point of a curve, with a 95 % interval."""
     low, high = interval(round(accuracy * examples), examples)
     return {against: value, "accuracy": accuracy, "low": low, "high": high}
 

@@ -23,7 +23,10 @@ LETTERS = {OPEN: "?", BROKEN: "0", ROBUST: "1"}
 
 @contextmanager
 def metered(model: nn.Module, bar: Bar) -> Iterator[None]:
-    """Advances a bar by the forward passes of a network."""
+    """Advances a bar by the forward passes of a network; TorchScript has no hooks to count them."""
+    if isinstance(model, torch.jit.ScriptModule):
+        yield
+        return
 
     def advance(module: nn.Module, inputs: tuple[Images, ...]) -> None:
         bar.advance(len(inputs[0]) * (GRADIENT if inputs[0].requires_grad else 1))

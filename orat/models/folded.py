@@ -185,7 +185,7 @@ def fold_convolution(layer: nn.Conv2d, norm: nn.BatchNorm2d | None, form: Form, 
 
 
 def folded_weights(layer: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tensor]:
-    """Weight and bias of one convolution that equals a convolution and its normalization."""
+    """Weight and bias of a convolution with the normalization folded in."""
     weight = layer.weight
     bias = torch.zeros_like(weight[:, 0, 0, 0]) if layer.bias is None else layer.bias
     if norm is None:

@@ -77,6 +77,6 @@ def nothing_dropped(*models: nn.Module) -> Iterator[None]:
 
 
 def seed_dropout(model: nn.Module, seed: int, first: int = 0) -> None:
-    """Gives every dropout of a network its own random numbers: those of this seed, numbered from `first`."""
+    """Gives every dropout of a network its own part of the random numbers of a seed, numbered from `first`."""
     for number, module in enumerate(dropouts(model), first):
-        module.asked.fill_(((seed << 40) + (number << 32)) % 2**63)  # of a seed beyond 23 bits, the last 23
+        module.asked.fill_(((seed << 40) + (number << 32)) % 2**63)  # the last 23 bits of the seed

@@ -125,6 +125,12 @@ def test_the_l1_projection_is_the_nearest_point_of_ball_and_bounds(
     assert torch.allclose(plain, Threat(eps, "l1", scale=(1.0,) * len(rows)).project(x + delta, x), atol=1e-12)
 
 
+def test_the_l1_projection_is_exact_where_a_bound_holds_just_eps() -> None:
+    """The first feature fits into the room that the second leaves by rounding alone, and does not move."""
+    x, moved = torch.tensor([[0.0, 0.2]], dtype=torch.float64), torch.tensor([[0.46875, -1.925]], dtype=torch.float64)
+    assert Threat(0.05, "l1", scale=(1.0, 4.0)).project(moved, x).tolist() == [[0.0, 0.0]]
+
+
 # The same attack, in other units.
 
 

@@ -47,7 +47,7 @@ class FakeClock:
         return self.now
 
     def worker(self, name: str, seconds: list[float]) -> Callable[[], None]:
-        """A step that takes these seconds, one value a call."""
+        """A step with given seconds, one value a call."""
         left = iter(seconds)
 
         def step() -> None:
@@ -182,8 +182,8 @@ def test_our_step_cuts_ranks_and_both_train_on_the_same_batches() -> None:
     batches = torch.randperm(40, generator=torch.Generator().manual_seed(0)).split(10)
     ours = Ours(run, data, "auto", SILENT)
     step = ours.start(batches)
-    assert ours.engine.name == "replica"
-    memory = ours.engine.learner.state.last_losses  # type: ignore[attr-defined]
+    assert ours.execution.kind == "folded"
+    memory = ours.learner.state.last_losses
     assert not memory.isnan().any()
     assert (memory.view(4, 10) == memory[:10]).all()
     assert len(memory.unique()) == 10
@@ -233,7 +233,7 @@ class Types(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("kind", ["plain", "replica"])
+@pytest.mark.parametrize("kind", ["plain", "folded"])
 @pytest.mark.parametrize("precision", ["mixed", "tf32", "float32"])
 @pytest.mark.parametrize("able", [False, True])
 def test_the_attack_s_type_is_that_of_the_engine(
@@ -244,7 +244,7 @@ def test_the_attack_s_type_is_that_of_the_engine(
     ours = Ours(run, data, kind, SILENT)
     with Types() as types:
         ours.start([torch.arange(5)])
-    assert ours.engine.attack_type == types.seen[0]  # the attack comes first
+    assert ours.attack_type == types.seen[0]  # the attack comes first
 
 
 @pytest.fixture(scope="module")
@@ -259,12 +259,12 @@ def test_the_command_prints_one_line_of_json(capsys: pytest.CaptureFixture[str])
     assert main(["--model", "lenet", *QUICK, "--json"]) == 0
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 1
-    assert captured.err == "lenet: steps of the textbook and of engine replica by turns\n"
+    assert captured.err == "lenet: steps of the textbook and of engine folded by turns\n"
     content = json.loads(captured.out)
     assert {"rows", "hardware", "versions", "commit"} <= set(content)
     (row,) = content["rows"]
     assert set(row) == KEYS
-    assert (row["model"], row["device"], row["engine"], row["batch_size"]) == ("lenet", "cpu", "replica", 8)
+    assert (row["model"], row["device"], row["engine"], row["batch_size"]) == ("lenet", "cpu", "folded", 8)
     for name in ("textbook_ms", "ours_ms", "ratio", "floor_ms", "share", "memory_mib", "flops", "rate"):
         assert isfinite(row[name]), name
         assert row[name] > 0, name

@@ -15,9 +15,9 @@ from orat.core.losses import cross_entropy
 from orat.data.catalog import load
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation import searchers as compiled
 from orat.evaluation.accuracy import correct
 from orat.evaluation.searchers import CompiledSearchers, OneSize
+from orat.models import folded as compiled
 from orat.models.catalog import build
 from orat.models.folded import Folded
 

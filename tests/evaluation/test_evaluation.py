@@ -234,6 +234,14 @@ def test_no_room_for_a_single_sample_is_one_clear_line(network: nn.Module) -> No
         correct(Crowded(network, room=0), stripes(20), {"pgd": PGD(2)}, 0.3)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_network_in_torchscript_is_evaluated_too() -> None:
+    data = points(100)
+    names = ["pgd5", "apgd-ce"]
+    expected = evaluate(threshold_model(), data, names, 0.1)
+    assert evaluate(torch.jit.script(threshold_model()), data, names, 0.1) == expected
+
+
 @dataclass(frozen=True)
 class Runaway(Attack):
     """Moves the first value of every image by a fixed amount."""

@@ -24,7 +24,7 @@ SHARE, FLIPS, N = 0.1, 0.2, 300
 
 @pytest.fixture(scope="module")
 def colored(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Other data: images of 16x16, each of one color."""
+    """A data set of 16x16 images with one color each."""
     colors = np.random.default_rng(1).integers(0, 256, (50, 3, 1, 1), dtype=np.uint8)
     file = tmp_path_factory.mktemp("other") / "colored.npz"
     np.savez(file, x_train=np.broadcast_to(colors, (50, 3, 16, 16)), y_train=np.zeros(50, dtype=np.int64))
@@ -81,7 +81,7 @@ def test_the_same_samples_are_replaced_whatever_the_kind(recipe: Any, tiny: str)
 
 
 def test_those_replaced_are_not_those_held_out(recipe: Any, tiny: str) -> None:
-    """Both are drawn by one seed, but not from one generator."""
+    """One seed draws both, with different generators."""
     own = out_of_distribution.mixed(load(tiny).train, recipe("noise"))["foreign"]
     held_out = torch.randperm(N, generator=torch.Generator().manual_seed(0))[:30]
     assert int(own[held_out].sum()) < 10

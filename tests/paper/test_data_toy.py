@@ -1,4 +1,4 @@
-"""The toy sets against what the paper's text says of them, and against a margin measured point by point."""
+"""The toy sets against the paper's text, and against a margin measured point by point."""
 
 from __future__ import annotations
 

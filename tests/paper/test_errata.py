@@ -1,4 +1,4 @@
-"""The page of errata: every command on it prints what the page says, and what it says to hold in the tables does."""
+"""docs/errata.md: every command prints the text of the page, and the claims about the tables hold."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ATTACKS = ACCURACY[1:]
 
 @dataclass(frozen=True)
 class Example:
-    """A command of the page, and what it is said to print."""
+    """A command of the page with its output."""
 
     command: str
     printed: str
 
 
 def examples(text: str) -> list[Example]:
-    """All commands of a text; one goes on over lines until its quotes are closed."""
+    """All commands of a text; a command ends with its closing quote."""
     found = []
     for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         prompt, *lines = block.splitlines()
@@ -43,7 +43,7 @@ def examples(text: str) -> list[Example]:
 
 
 def words_of(command: str) -> list[str]:
-    """The command as a shell splits it; all on the page are of one form."""
+    """The words of a command; all commands have one form."""
     words = shlex.split(command)
     assert words[:2] == ["python", "-c"]
     assert len(words) == 3
@@ -51,14 +51,14 @@ def words_of(command: str) -> list[str]:
 
 
 def named(example: Example) -> str:
-    """Where an example stands."""
+    """The entry of an example."""
     titles = re.findall(r"^(?:\*\*(\d+)\.|## (What holds))", PAGE[: PAGE.index(example.command)], re.MULTILINE)
     return "-".join(part for part in titles[-1] if part)
 
 
 @pytest.mark.parametrize("example", examples(PAGE), ids=named)
 def test_every_command_prints_what_the_page_says(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside of this process, where torch is loaded once."""
+    """The commands run in this process, which loads torch once."""
     monkeypatch.chdir(ROOT)
     with redirect_stdout(StringIO()) as out, torch.random.fork_rng():
         exec(words_of(example.command)[2], {"__name__": "__main__"})
@@ -103,5 +103,5 @@ def test_what_is_said_to_hold_in_the_tables_does() -> None:
 
 
 def place(row: dict[str, str]) -> tuple[str, ...]:
-    """The setting of a row, whatever the method."""
+    """The setting of a row without the method."""
     return tuple(row[name] for name in ("data", "eps", "noise", "rate"))

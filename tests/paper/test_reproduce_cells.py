@@ -29,7 +29,7 @@ COUNTS = {
 
 
 def lines(name: str) -> list[dict[str, str]]:
-    """A table of the paper, read by itself."""
+    """A table of the paper, read independently."""
     with (PAPER / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 

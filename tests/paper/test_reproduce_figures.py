@@ -1,4 +1,4 @@
-"""The figures of `orat reproduce`, drawn from real runs on tiny data, against what lies in their folders."""
+"""The figures of `orat paper reproduce`, drawn from real runs on tiny data, against the files of the runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy figure after a few steps: a seed of all cells, and one more of one."""
+    """The toy figure after a few steps: one seed of all cells, and a second seed of one cell."""
     out = tmp_path_factory.mktemp("toys")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.FIELDS, "ours", TOYS)
@@ -90,12 +90,12 @@ def runs(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(name: str, out: Path, tiny: str, *more: str) -> int:
-    """What is there, and its figure."""
+    """Reports the finished runs and draws the figure."""
     return main(["paper", "reproduce", name, "--report", "--data", f"mnist={tiny}", "--out", str(out), *more])
 
 
 def content(name: str, out: Path, tiny: str) -> dict[str, Any]:
-    """What a figure is drawn from."""
+    """The report behind a figure."""
     assert report(name, out, tiny, "--no-figure") == 0
     found: dict[str, Any] = json.loads((out / f"{name}.json").read_text())
     return found
@@ -125,7 +125,7 @@ def test_the_toy_figure_is_written_as_pdf_and_png_that_show_something(
 
 
 def toy_content(toys: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the toy figure is drawn from."""
+    """The report behind the toy figure."""
     monkeypatch.setitem(settings.FIELDS, "ours", TOYS)
     assert main(["paper", "reproduce", TOY, "--report", "--out", str(toys), "--no-figure"]) == 0
     found: dict[str, Any] = json.loads((toys / "toy.json").read_text())
@@ -198,7 +198,7 @@ def test_no_words_of_the_toy_figure_cover_others(seeds: int, toys: Path, monkeyp
 
 
 class Slope(nn.Module):
-    """A network that changes sides at one place of the first coordinate, or nowhere in the plane."""
+    """A network with its boundary at one value of the first coordinate, or outside of the plane."""
 
     def __init__(self, where: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The join of ours and theirs with hand-made results, the marks of the paper's spread, and the list with its costs."""
+"""Ours beside the paper's from hand-made results, the marks of the spread, and the list with its costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = Artifact("made", "by hand", (ORAT,), columns=("natural", "fgsm"))
 
 
 def finish(trial: Trial, last: dict[str, float], chosen: dict[str, float] | None = None) -> None:
-    """Writes the result of a run that never was."""
+    """Writes the result of an invented run."""
     trial.folder.mkdir(parents=True)
     result: dict[str, Any] = {"last": {"epoch": 50, **last}, "chosen": {"epoch": 40, **(chosen or last)}}
     (trial.folder / "result.json").write_text(json.dumps(result))
@@ -160,14 +160,14 @@ def test_a_report_tells_which_epochs_its_numbers_are_from(tmp_path: Path) -> Non
 
 
 def told(trial: Trial, **accuracy: float) -> dict[str, Any]:
-    """What a report from elsewhere might say of a run."""
+    """A run in a report of another machine."""
     start = {**trial.cell.key(), "protocol": trial.protocol, "seed": trial.seed, "folder": "mnist-of-an-older-version"}
     more = {"run": {"data": "mnist"}, "origin": {"commit": "a"}}
     return start | {"accuracy": {"last": accuracy, "chosen": accuracy}} | more
 
 
 def known(*runs: dict[str, Any]) -> dict[Identity, tuple[dict[str, Any], ...]]:
-    """These entries of one run, as read from reports."""
+    """Entries of one run, as read from reports."""
     return {identity_of(runs[0]): runs}
 
 

@@ -1,4 +1,4 @@
-"""`orat reproduce` end to end on tiny data: what is missing is run, what is done is skipped, a stop loses nothing."""
+"""`orat paper reproduce` on tiny data: missing cells run, finished cells are skipped, a stop loses nothing."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_lemma_5_is_false_for_the_logistic_loss_because_it_lost_a_factor() -> No
 
 
 def test_bounded_linear_functions_need_room_that_all_functions_have() -> None:
-    """phi is flat up to a margin of 0.5, which small weights do not reach."""
+    """phi is flat up to a margin of 0.5; small weights stay below."""
     phi = OratLoss(hinge, 0.0, 0.5)
     assert counterexample(phi, EVERYTHING) is None
     assert counterexample(phi, linear_functions(norm=1.0, eps=0.1, radius=0.5)) is not None

@@ -1,4 +1,4 @@
-"""The picture of Theorem 2 shows what its conditions, its closed form and brute force say."""
+"""The picture of Theorem 2 against its conditions, its closed form and brute force."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def figure() -> Figure:
 
 
 def shown(panel: Axes, lower: float, width: float) -> str:
-    """What the legend says of the color at a place."""
+    """The legend of the color at a place."""
     handles, names = panel.get_legend_handles_labels()
     pixels = panel.images[0].get_array()
     color = pixels[int(width / WIDTH_MAX * WIDTHS), int(lower / LOWER_MAX * LOWERS)]

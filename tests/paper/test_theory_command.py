@@ -1,4 +1,4 @@
-"""`orat theory` as a user meets it, and the page that tells of it."""
+"""`orat paper theory` on the command line, and docs/theory.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PICTURES = ("bounds", "gap", "calibration")
 
 @pytest.fixture(scope="module")
 def called(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """What the command prints as JSON, and its folder."""
+    """The JSON output of the command, and its folder."""
     out = tmp_path_factory.mktemp("theory") / "new" / "folder"
     command = [
         str(Path(sys.executable).with_name("orat")),

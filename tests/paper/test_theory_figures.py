@@ -1,4 +1,4 @@
-"""The gap that is measured on a toy set lies below the bound, and both are drawn."""
+"""The measured gap on a toy set lies below the bound, and both are drawn."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_the_dual_exponents_add_up_to_one(p: float) -> None:
 @pytest.mark.parametrize("p", NORMS)
 @pytest.mark.parametrize("attack_norm", [1.0, 2.0, inf])
 def test_the_stretch_is_the_largest_dual_norm_of_the_unit_ball(p: float, attack_norm: float) -> None:
-    """It is reached at a corner or at the even vector, and by no random one."""
+    """The stretch is reached at a corner or at the even vector; random vectors stay below."""
     d = 5
     candidates = torch.cat(
         [torch.eye(d, dtype=torch.float64), torch.ones(1, d, dtype=torch.float64), points_of(200, d)]
@@ -136,7 +136,7 @@ def test_the_printed_theorem_has_half_the_probabilities_of_its_proof() -> None:
 
 
 def test_the_printed_linear_example_has_half_the_attack_of_its_own_parts() -> None:
-    """Theorem 3 with the complexity of the attacked class, put together by hand."""
+    """Theorem 3 with the complexity of the attacked class, computed by hand."""
     attack = attack_complexity(1000, 10, 3.0, 2.0, 0.1)
     whole = bound(0.2 + attack, SETTING)
     ours, printed = (linear_bound(0.2, 10, 3.0, 2.0, 0.1, SETTING, printed=p) for p in (False, True))

@@ -1,4 +1,4 @@
-"""Theorem 1 as functions: against sorting, finite differences and brute force, with ties, and where the paper errs."""
+"""Theorem 1 against sorting, finite differences and brute force, with ties, and its errata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ quick = settings(max_examples=100, deadline=None)
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Tensor, int, int]:
-    """A few whole numbers, so that many losses are tied, and ranks."""
+    """Losses that are small whole numbers with many ties, and ranks."""
     n = draw(st.integers(1, 9))
     values = draw(st.lists(st.integers(-3, 6), min_size=n, max_size=n))
     k = draw(st.integers(1, n))
@@ -38,7 +38,7 @@ def cases(draw: st.DrawFn) -> tuple[Tensor, int, int]:
 
 @st.composite
 def points(draw: st.DrawFn) -> tuple[Tensor, float, float, int, int]:
-    """The same with two scalars that hit the losses as often as not."""
+    """Losses and ranks with two scalars, half of them on losses."""
     losses, k, m = draw(cases())
     return losses, float(draw(st.integers(-4, 7))), float(draw(st.integers(-1, 8))), k, m
 
@@ -110,7 +110,7 @@ def test_in_the_difference_form_the_upper_scalar_is_not_below_the_lower(
 
 
 def test_the_min_and_the_max_do_not_commute() -> None:
-    """At any lambda-hat, lambda falls and takes the value along: there is no saddle point."""
+    """At any lambda-hat, the value falls with lambda: there is no saddle point."""
     losses = torch.tensor([3.0, 2.0, 1.0, 0.0], dtype=torch.float64)
     for width in (0.0, 1.0, 5.0, 50.0):
         assert objective(losses, -1000.0, width, k=3, m=1).item() < -900

@@ -55,7 +55,8 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "method",
     [
-        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(), orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
+        orat.methods.ST(), orat.methods.AT(), orat.methods.TRADES(beta=2), orat.methods.MART(),
+        orat.methods.GAIRAT(burn_in=1), orat.methods.MAIL(form="trades"),
         orat.methods.WMMR(detach_weights=True), orat.methods.RAA(persistent=True), orat.methods.AoRR(m=7, k=250),
         orat.methods.ORAT(m=0.2, solver="minmax", ramp=3),
     ],
