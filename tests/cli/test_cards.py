@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 import pytest
-from test_cli import wrong
+from refusals import wrong
 
 from orat.attacks.suite import ATTACKS
 from orat.cli.cards import HEADINGS, Card, cards, lines, title_of

@@ -19,6 +19,7 @@ import pytest
 import torch
 from PIL import Image
 from quick_runs import hears_ctrl_c
+from refusals import wrong
 
 import orat
 from orat.cli import main as main_module
@@ -39,16 +40,6 @@ QUICK = [
 def command(*arguments: str) -> list[str]:
     """The installed command, as a process of its own."""
     return [str(Path(sys.executable).with_name("orat")), *arguments]
-
-
-def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a command answers nonsense with."""
-    code = main(list(arguments))
-    captured = capsys.readouterr()
-    assert code == 2
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err
 
 
 COMMANDS = (

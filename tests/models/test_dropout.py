@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from quick_runs import assert_same, quick, train_until_stopped
+from quick_runs import assert_same, checkpoint, position, quick, train_until_stopped
 from torch import Tensor, nn
 
 import orat
@@ -147,9 +147,9 @@ def test_a_lenet_stopped_in_the_middle_of_an_epoch_goes_on_dropping_where_it_was
     orat.train(run, tmp_path / "whole", display=SILENT)
     assert torch.equal(before, torch.get_rng_state())
     train_until_stopped(run, tmp_path / "broken", 8, monkeypatch)
-    saved = torch.load(tmp_path / "broken" / "resume.pt", weights_only=True)["learner"]
-    assert (saved["epoch"], saved["step"]) == (2, 3)
-    assert [int(asked) for asked in saved["dropout"]] == [(5 << 40) + 8]  # once a step: the attack does not drop
+    assert position(tmp_path / "broken") == ("training", 2, 3)
+    (asked,) = checkpoint(tmp_path / "broken")["learner"]["dropout"]
+    assert int(asked) == (5 << 40) + 8  # once a step: the attack does not drop
     torch.rand(3)
     orat.train(run, tmp_path / "broken", display=SILENT)
     assert_same(tmp_path / "whole", tmp_path / "broken")

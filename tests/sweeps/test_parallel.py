@@ -1,4 +1,4 @@
-"""Several runs at once end as they would have alone, because they share nothing."""
+"""Several runs at once end as each would alone, because they share nothing."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from quick_runs import quick
-from test_training import assert_same
+from quick_runs import Heard, assert_same, quick
 from torch import Tensor, nn
 
-import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
-from orat.methods import Method
-from orat.sweeps.parallel import Sitting, train_many
+from orat.methods import AT, GAIRAT, MART, ORAT, RAA, Method
+from orat.sweeps.parallel import Turn, finished, train_many
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.train import Job
+from orat.training.train import MakeObservers, train, training
 
-CPU = torch.device("cpu")
 METHODS: dict[str, Method] = {
-    "at": orat.methods.AT(),
-    "orat": orat.methods.ORAT(m=0.2),
-    "by scalars": orat.methods.ORAT(m=0.2, solver="minmax"),
-    "gairat": orat.methods.GAIRAT(burn_in=1),
-    "raa": orat.methods.RAA(burn_in=1),
+    "at": AT(),
+    "orat": ORAT(m=0.2),
+    "by scalars": ORAT(m=0.2, solver="minmax"),
+    "gairat": GAIRAT(burn_in=1),
+    "raa": RAA(burn_in=1),
+    "automatic": ORAT(scout_epochs=2),
 }
+
+
+def turn_of(folder: Path, run: Run, observers: MakeObservers | None = None) -> Turn:
+    """A run that takes turns with others on the CPU."""
+    return Turn(folder, training(run, folder, None, "cpu", SILENT, "auto", observers))
 
 
 def runs_on(data: str) -> dict[str, Run]:
@@ -57,13 +60,13 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_runs_that_take_turns_step_by_step_end_as_alone_to_the_bit(images: str, tmp_path: Path) -> None:
     runs = runs_on(images)
     for name, run in runs.items():
-        orat.train(run, tmp_path / "alone" / name, device="cpu", display=SILENT)
-    sittings = [Sitting(tmp_path / "together" / name, run, None, CPU, SILENT, "auto") for name, run in runs.items()]
-    turns = 0
-    while sittings:
-        sittings = [sitting for sitting in sittings if sitting.step()]
-        turns += 1
-    assert turns > 2 * 4  # in turns, epochs long
+        train(run, tmp_path / "alone" / name, device="cpu", display=SILENT)
+    turns = [turn_of(tmp_path / "together" / name, run) for name, run in runs.items()]
+    rounds = 0
+    while turns:
+        turns = [turn for turn in turns if turn.step()]
+        rounds += 1
+    assert rounds > 2 * 4  # for epochs, not one run after the other
     for name in runs:
         assert_same(tmp_path / "alone" / name, tmp_path / "together" / name)
 
@@ -92,34 +95,29 @@ def tensors(thing: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
         yield from tensors(part, seen)
 
 
-def test_no_tensor_is_shared_between_runs(tiny: str, tmp_path: Path) -> None:
-    sittings = [
-        Sitting(
-            tmp_path / str(seed),
-            quick(tiny, orat.methods.ORAT(m=0.2, solver="minmax"), seed=seed),
-            None,
-            CPU,
-            SILENT,
-            "auto",
-        )
-        for seed in (0, 1)
-    ]
-    for sitting in sittings:
-        sitting.step()
+@pytest.mark.parametrize("method", [ORAT(m=0.2, solver="minmax"), ORAT(scout_epochs=1)], ids=["minmax", "automatic"])
+def test_no_tensor_is_shared_between_runs(method: Method, tiny: str, tmp_path: Path) -> None:
+    parts: list[tuple[Any, Any]] = []
+
+    def observers(*session_and_learner: Any) -> list[Any]:
+        parts.append(session_and_learner)
+        return []
+
+    turns = [turn_of(tmp_path / str(seed), quick(tiny, method, seed=seed), observers) for seed in (0, 1)]
+    while len(parts) < 2:
+        assert all(turn.step() for turn in turns)
     memory = []
-    for sitting in sittings:
-        assert isinstance(sitting.job, Job)
-        reached = [tensor for tensor in tensors(sitting.job) if tensor.numel()]
+    for part in parts:
+        reached = [tensor for tensor in tensors(part) if tensor.numel()]
         assert len(reached) > 20
         memory.append({tensor.untyped_storage().data_ptr() for tensor in reached})
     assert not memory[0] & memory[1]
-    jobs = [sitting.job for sitting in sittings]
-    assert jobs[0].learner.generator is not jobs[1].learner.generator
+    assert parts[0][1].generator is not parts[1][1].generator
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """As many images of MNIST's size as have matrix products that are summed in parts, in a workspace."""
+    """Enough images of the size of MNIST for matrix products that are summed in parts, in a workspace."""
     generator = np.random.default_rng(0)
     file = tmp_path_factory.mktemp("many") / "pictures.npz"
     images, labels = generator.integers(0, 256, (2000, 28, 28), dtype=np.uint8), np.arange(2000) % 10
@@ -131,14 +129,14 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("kind", ["recorded", "compiled"])
 def test_gpu_runs_at_once_end_as_alone_to_the_bit(kind: str, pictures: str, tmp_path: Path) -> None:
-    """Records of two runs that were made on one stream share a workspace, and end otherwise: seen on LeNet."""
-    methods = (orat.methods.AT(), orat.methods.ORAT(m=0.2), orat.methods.MART(), orat.methods.AT())
+    """Records of two runs on one stream share a workspace and end otherwise, as seen on LeNet."""
+    methods = (AT(), ORAT(m=0.2), MART(), AT())
     runs = {
         str(seed): Run(data=pictures, method=method, model="lenet", eps=0.1, epochs=4, augment="none", seed=seed)
         for seed, method in enumerate(methods)
     }
     for name, run in runs.items():
-        orat.train(run, tmp_path / "alone" / name, device="cuda", display=SILENT, engine=kind)
+        train(run, tmp_path / "alone" / name, device="cuda", display=SILENT, engine=kind)
     together: dict[str | Path, Run] = {tmp_path / "together" / name: run for name, run in runs.items()}
     train_many(together, device="cuda", display=SILENT, engine=kind, at_once=len(runs))
     for name in runs:
@@ -149,38 +147,76 @@ def test_gpu_runs_at_once_end_as_alone_to_the_bit(kind: str, pictures: str, tmp_
 def test_results_come_in_the_order_of_the_runs_and_a_finished_run_is_not_trained_again(
     tiny: str, tmp_path: Path
 ) -> None:
-    runs: dict[str | Path, Run] = {
-        tmp_path / str(seed): quick(tiny, orat.methods.AT(), seed=seed, epochs=1) for seed in (2, 0)
-    }
+    runs: dict[str | Path, Run] = {tmp_path / str(seed): quick(tiny, AT(), seed=seed, epochs=1) for seed in (2, 0)}
     first = train_many(runs, device="cpu", display=SILENT)
     assert list(first) == list(runs)
     assert train_many(runs, device="cpu", display=SILENT) == first
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_what_a_run_took_is_given_back_when_it_ends(broken: bool, tiny: str, tmp_path: Path) -> None:
-    run = quick(tiny, orat.methods.AT(), epochs=1, **({"lr": 1e30, "warmup": 0.0} if broken else {}))
-    sitting = Sitting(tmp_path / "run", run, None, CPU, SILENT, "auto")
-    assert isinstance(sitting.job, Job)
-    learner = weakref.ref(sitting.job.learner)
-    gc.disable()  # at once, and not when it is looked for
+def test_a_run_gives_its_memory_back_when_it_ends(broken: bool, tiny: str, tmp_path: Path) -> None:
+    """At once, without the garbage collector."""
+    learners: list[Any] = []
+
+    def observers(session: Any, learner: Any) -> list[Any]:
+        learners.append(weakref.ref(learner))
+        return []
+
+    run = quick(tiny, AT(), epochs=1, **({"lr": 1e30, "warmup": 0.0} if broken else {}))
+    turn = turn_of(tmp_path, run, observers)
+    gc.disable()
     try:
-        while sitting.step():
-            assert learner() is not None
-        assert learner() is None
+        while turn.step():
+            assert learners[0]() is not None
+        assert learners[0]() is None
     finally:
         gc.enable()
-    assert (sitting.error is not None) == broken
-    assert bool(sitting.job.result) != broken
+    assert ("error" in turn.result) == broken
 
 
-def test_a_run_that_breaks_leaves_its_error_and_the_others_go_on(tiny: str, tmp_path: Path) -> None:
+class Scripted(Turn):
+    """A run of ten steps, five in its first epoch."""
+
+    def __init__(self, number: int, running: set[int]) -> None:
+        super().__init__(str(number), iter(()))
+        self.number, self.running, self.taken = number, running, 0
+
+    def step(self) -> bool:
+        """One step."""
+        self.running.add(self.number)
+        self.taken += 1
+        self.share = min(1.0, self.taken / 5)
+        if self.taken == 10:
+            self.running.remove(self.number)
+        return self.taken < 10
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_a_number_of_runs_takes_turns_and_each_begins_when_the_one_before_has_had_its_share(at_once: int) -> None:
+    running: set[int] = set()
+    together: list[int] = []
+    turns = [Scripted(number, running) for number in range(6)]
+
+    def opened() -> Iterator[Turn]:
+        for number, turn in enumerate(turns):
+            assert number == 0 or turns[number - 1].share >= 1 / at_once
+            together.append(len(running) + 1)
+            yield turn
+
+    assert [turn.folder for turn in finished(opened(), at_once)] == list("012345")
+    assert all(turn.taken == 10 for turn in turns)
+    assert max(together) == at_once
+
+
+def test_a_run_that_breaks_leaves_its_error_and_the_other_runs_continue(tiny: str, tmp_path: Path) -> None:
     runs: dict[str | Path, Run] = {
-        tmp_path / "broken": quick(tiny, orat.methods.AT(), lr=1e30, warmup=0.0),
-        tmp_path / "whole": quick(tiny, orat.methods.AT(), epochs=1),
+        tmp_path / "broken": quick(tiny, AT(), lr=1e30, warmup=0.0),
+        tmp_path / "whole": quick(tiny, AT(), epochs=1),
     }
-    results = train_many(runs, device="cpu", display=SILENT)
+    heard = Heard()
+    results = train_many(runs, device="cpu", display=heard)
     assert "nan" in results[tmp_path / "broken"]["error"]
+    assert heard.lines[-1] == "2 of 2 runs are done"
     assert results[tmp_path / "whole"]["last"]["natural"] > 0
 
 
@@ -195,7 +231,7 @@ def test_what_varies_is_multiplied_and_names_the_folders(
     results = json.loads(capsys.readouterr().out)
     names = [f"method-{method}-seed-{seed}" for method in ("at", "st") for seed in (0, 1)]
     assert [Path(folder).name for folder in results] == names
-    alone = orat.train(Run.from_record(json.loads((tmp_path / names[3] / "run.json").read_text())), tmp_path / "alone")
+    alone = train(Run.from_record(json.loads((tmp_path / names[3] / "run.json").read_text())), tmp_path / "alone")
     assert alone["last"] == results[str(tmp_path / names[3])]["last"]
 
 

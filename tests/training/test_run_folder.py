@@ -170,7 +170,7 @@ def test_histories_reach_the_disk_before_the_checkpoint_that_counts_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda number: order.append(Path(os.readlink(f"/proc/self/fd/{number}")).name))
+    monkeypatch.setattr(os, "fsync", lambda number: order.append(Path(f"/proc/self/fd/{number}").readlink().name))
     folder = RunFolder(tmp_path)
     folder.append("history.jsonl", {"epoch": 1})
     folder.append("cross_fit.jsonl", {"epoch": 1})

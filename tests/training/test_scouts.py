@@ -121,8 +121,12 @@ def test_scouts_see_moved_images_even_if_the_run_does_not_move_them(augment: str
 
 @pytest.mark.parametrize(
     ("folds", "epochs", "words"),
-    [(1, None, "folds = 1: give 2 to 20"), (21, None, "folds = 21: give 2 to 20"), (5, None, "no more than there are")]
-    + [(2, 0, "epochs = 0: give 1 or more")],
+    [
+        (1, None, "folds = 1: give 2 to 20"),
+        (21, None, "folds = 21: give 2 to 20"),
+        (5, None, "no more than there are"),
+        (2, 0, "epochs = 0: give 1 or more"),
+    ],
 )
 def test_folds_and_epochs_without_predictions_are_refused(folds: int, epochs: int | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
