@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from orat.attacks.base import frozen, slope
 from orat.attacks.suite import PAPER, suite
-from orat.attacks.threat import Threat
+from orat.attacks.threat import Norm, Threat
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import check_table, replace_file, write_table
@@ -32,7 +32,8 @@ from orat.evaluation.searchers import PRECISIONS, searches_in
 
 REFERENCE = "autoattack-reference"
 HALVES = (torch.bfloat16, torch.float16)  # of searches
-VERDICTS = 1  # raised when attacks find other adversarial inputs than before: old journals are refused
+# Raised when attacks find other adversarial inputs than before, so that old journals are refused.
+VERDICTS: dict[Norm, int] = {"linf": 1, "l2": 1, "l1": 2}  # l1: an exact projection where a bound holds just eps
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def setting(model: nn.Module, data: Dataset, plan: Plan) -> dict[str, Any]:
     halves = [str(dtype) for dtype in HALVES if searches_in(dtype, plan.precision, device_of(model))]
     return {
         "model": digest.hexdigest()[:16], "data": data.fingerprint(), **plan.threat.record(), "seed": plan.seed,
-        "halves": halves, "attacks": VERDICTS,
+        "halves": halves, "attacks": VERDICTS[plan.threat.norm],
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Faster forms of a network to search on: half precision and compiled copies; the network verifies every result."""
+"""Faster forms of a network to search on: half precision; the network verifies every result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from orat.core.device import able
 from orat.core.errors import unknown
 from orat.core.losses import margin
 from orat.core.types import Images, Labels
-from orat.models.folded import Folded, OneSize
 
 PRECISIONS = ("auto", "half", "float32")
 TOLERANCE = 0.1  # of the margin on the clean input
@@ -50,18 +49,3 @@ def sees_margins(searcher: nn.Module, model: nn.Module, x: Images, y: Labels) ->
     with torch.no_grad():
         whole, half = margin(model(x), y), margin(searcher(x), y)
     return (half - whole).abs() <= TOLERANCE * whole.abs()
-
-
-class CompiledSearchers:
-    """Compiled folded copies of a network, one per precision, each made for the first attack that searches in it."""
-
-    def __init__(self, model: nn.Module, size: int) -> None:
-        self.model, self.size = model, size
-        self.made: dict[torch.dtype, OneSize] = {}
-
-    def __call__(self, attack: Attack) -> nn.Module:
-        """The copy for this attack: in half precision where good enough, else in float32."""
-        dtype = attack.half or torch.float32
-        if dtype not in self.made:
-            self.made[dtype] = OneSize(Folded(self.model, dtype, pools=True), self.size)
-        return self.made[dtype]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from orat.attacks import Threat
+from orat.attacks import Attack, Threat
 from orat.cli.evaluate import first_test_images
 from orat.core.console import SILENT, Bar, Display
 from orat.core.device import choose_device, commit, hardware
@@ -23,7 +23,7 @@ from orat.data import catalog as datasets
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import default_batch
 from orat.evaluation.report import Plan, examine
-from orat.evaluation.searchers import CompiledSearchers
+from orat.models.folded import Folded, OneSize
 from orat.sweeps.parallel import AT_ONCE, Named, Turn, finished
 from orat.training.engine import KINDS
 from orat.training.learner import RunLearner
@@ -40,6 +40,21 @@ from orat_paper.reproduce.outcomes import AUTOATTACK, LAST, broken, is_done, not
 from orat_paper.reproduce.settings import PRETRAINED, Places, Trial
 
 DAY = 86_400  # seconds
+
+
+class CompiledSearchers:
+    """Compiled folded copies of a network, one per precision, each made for the first attack that searches in it."""
+
+    def __init__(self, model: nn.Module, size: int) -> None:
+        self.model, self.size = model, size
+        self.made: dict[torch.dtype, OneSize] = {}
+
+    def __call__(self, attack: Attack) -> nn.Module:
+        """The copy for this attack: in half precision where good enough, else in float32."""
+        dtype = attack.half or torch.float32
+        if dtype not in self.made:
+            self.made[dtype] = OneSize(Folded(self.model, dtype, pools=True), self.size)
+        return self.made[dtype]
 
 
 @dataclass(frozen=True)

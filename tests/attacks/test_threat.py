@@ -126,9 +126,21 @@ def test_the_l1_projection_is_the_nearest_point_of_ball_and_bounds(
 
 
 def test_the_l1_projection_is_exact_where_a_bound_holds_just_eps() -> None:
-    """The first feature fits into the room that the second leaves by rounding alone, and does not move."""
+    """The bound of the second feature leaves eps to the rounding of a sum: the first one must not move."""
     x, moved = torch.tensor([[0.0, 0.2]], dtype=torch.float64), torch.tensor([[0.46875, -1.925]], dtype=torch.float64)
     assert Threat(0.05, "l1", scale=(1.0, 4.0)).project(moved, x).tolist() == [[0.0, 0.0]]
+
+
+def test_the_l1_projection_is_exact_for_images_of_few_values() -> None:
+    """Rooms of 0 and 1 and a whole eps: sizes that are constant at eps are no exception there."""
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.rand((400, 30), generator=generator) > 0.5).float()
+    moved = x + 3 * torch.randn(x.shape, generator=generator)
+    threat = Threat(6.0, "l1")
+    adv, exact = threat.project(moved, x), threat.project(moved.double(), x.double())
+    assert bool(threat.allows(adv, x).all())
+    assert torch.allclose(adv.double(), exact, atol=1e-5)
+    assert threat.size(exact - x.double()).max() <= 6 * (1 + 1e-12)
 
 
 # The same attack, in other units.
@@ -157,7 +169,7 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+@pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_scale_is_a_change_of_units(norm: Norm, attack: Attack) -> None:
     scale = torch.tensor([0.5, 2.0, 0.25, 30.0], dtype=torch.float64)
@@ -170,7 +182,7 @@ def test_a_scale_is_a_change_of_units(norm: Norm, attack: Attack) -> None:
     assert (adv - x).abs().max() > 0
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+@pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
 @pytest.mark.parametrize("norm", NORMS)
 def test_bounds_move_with_the_inputs(norm: Norm, attack: Attack) -> None:
     model, x = smooth(4), torch.rand((9, 4), generator=torch.Generator().manual_seed(0)).double()

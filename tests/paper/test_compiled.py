@@ -16,10 +16,10 @@ from orat.data.catalog import load
 from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import correct
-from orat.evaluation.searchers import CompiledSearchers, OneSize
 from orat.models import folded as compiled
 from orat.models.catalog import build
-from orat.models.folded import Folded
+from orat.models.folded import Folded, OneSize
+from orat_paper.reproduce.trials import CompiledSearchers
 
 SIZE = 8
 gpu_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
