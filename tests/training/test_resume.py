@@ -169,10 +169,15 @@ def test_lost_predictions_are_made_again_and_training_goes_on(
     assert_same(whole("orat automatic"), tmp_path)
 
 
-def test_predictions_without_a_checkpoint_are_not_used(tiny: str, tmp_path: Path, whole: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_predictions_without_a_checkpoint_are_not_used_even_after_a_stop(
+    stops: bool, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[str], Path]
+) -> None:
     run, folder = run_of(tiny, EVERY["orat automatic"]), RunFolder(tmp_path)
     folder.write_json("run.json", run.record())
     folder.save_tensors("predictions", {"log_probs": torch.full((270, 3), -1.1), "id": torch.arange(270)})
+    if stops:
+        train_until_stopped(run, tmp_path, 3, monkeypatch)
     train(run, tmp_path, display=SILENT)
     assert_same(whole("orat automatic"), tmp_path)
 
