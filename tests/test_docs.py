@@ -82,7 +82,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(DEFAULTS, "sample", DEFAULTS["sample"] | {"epochs": 1, "attack_steps": 1})
     names: dict[str, Any] = {"__name__": "readme"}
     for block in blocks(ROOT / "README.md", "python"):
-        exec(block, names)
+        exec(compile(block, "README.md", "exec", dont_inherit=True), names)  # without this file's future import
     assert names["adv"].sub(names["x"]).abs().max().item() == pytest.approx(8 / 255, abs=1e-6)
     assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"second", "focal"}
     assert set(names["result"]["last"]) == {"epoch", "natural", "fgsm", "pgd20", "cw"}
@@ -125,6 +125,26 @@ def test_every_file_of_the_architecture_exists() -> None:
     rooms = re.findall(r"^\| `(\w+)` \|", page.partition("## The rooms")[2].partition("\n## ")[0], re.MULTILINE)
     assert {"orat_paper"} < set(rooms)
     assert set(rooms) - {"orat_paper"} == {path.name for path in (ROOT / "orat").iterdir() if any(path.glob("*.py"))}
+
+
+def test_every_contract_of_the_architecture_is_in_its_file() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text().partition("## Contracts")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \| `([\w/]+)\.py` \|", page, re.MULTILINE)
+    assert len(rows) == page.count("\n| `") > 20
+    for names, file in rows:
+        module = importlib.import_module(f"orat.{file.replace('/', '.')}")
+        assert [name for name in re.findall(r"`(\w+)`", names) if not hasattr(module, name)] == [], file
+
+
+def test_every_name_after_a_file_of_the_architecture_is_in_the_file() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    found = re.findall(r"`((?:[a-z_]+/)+\w+\.py)`[:,] ((?:`[\w.]+`(?:, | and )?)+)", page)
+    assert len(found) > 12
+    for file, names in found:
+        text = (ROOT / "orat" / file).read_text()
+        for name in re.findall(r"`([\w.]+)`", names):
+            for part in name.split("."):
+                assert re.search(rf"^\s*(?:(?:def|class) {part}\b|{part}(?::| =))", text, re.MULTILINE), (file, name)
 
 
 def test_the_results_of_the_readme_are_those_of_the_reports() -> None:
