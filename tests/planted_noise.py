@@ -19,7 +19,7 @@ def truth(n: int, classes: int = CLASSES) -> Tensor:
 
 
 def flipped(true: Tensor, rate: float, classes: int = CLASSES, pairs: dict[int, int] | None = None) -> Tensor:
-    """Labels of which a share is wrong: any other class, or for some classes one certain other."""
+    """Labels with a share of wrong ones: any other class, or a certain class by pairs."""
     generator = torch.Generator().manual_seed(1)
     wrong = torch.rand(len(true), generator=generator) < rate
     if pairs is None:

@@ -1,4 +1,4 @@
-"""Refusals: one line with the words that help."""
+"""Refusals: one line with the value received and the remedy."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class Session:
         """The versions and the hardware behind the result, and how steps were executed."""
         return versions() | {
             "device": f"{self.device.type} {hardware(self.device)['device']}",
-            "engine": self.execution.kind,
+            "engine": self.execution.kind if self.execution.form == learner.form.form else "recorded",
             "attacks_in": str(learner.form.attack_type).removeprefix("torch."),
         }
 

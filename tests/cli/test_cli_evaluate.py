@@ -260,7 +260,7 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
     worst = min(report["classes"], key=lambda row: (row["robust"], row["natural"]))
     assert f"worst class: {worst['class']}, worst-case accuracy {worst['robust']:.2%}" in lines
     assert lines[-1].startswith("report, samples: run/evaluations/")
-    assert captured.err == "".join(f"{name}: {report['accuracy'][name]:.2%} right\n" for name in ("pgd20", "pgd5x2"))
+    assert captured.err == "".join(f"{name}: accuracy {report['accuracy'][name]:.2%}\n" for name in ("pgd20", "pgd5x2"))
 
 
 def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

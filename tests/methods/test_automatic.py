@@ -205,7 +205,7 @@ def trained(folder: Path, **more: Any) -> RunFolder:
 
 
 def test_a_third_of_wrong_labels_is_found_and_learned_as_the_right_class(tmp_path: Path) -> None:
-    """One run for three questions: what it finds, what it learns instead, and how cleanlab judges the predictions."""
+    """One run for three questions: found labels, learned labels, and the judgment of cleanlab on the predictions."""
     folder = trained(tmp_path, noise="symmetric", noise_rate=0.3)
     result, state, data = folder.result(), folder.load_tensors("state"), prepare(read_run(folder.path)).train
     assert result is not None

@@ -1,4 +1,4 @@
-"""Labels corrected by the attack: which, when and against which label, and what a checkpoint holds of them."""
+"""Labels corrected by the attack: conditions, burn-in, persistence and checkpoints."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_run_hands_its_schedule_to_its_method(name: str, tiny: str) -> None:
 
 
 def parsed(*arguments: str) -> Run:
-    """The run that these flags describe."""
+    """The run of a command line with these flags."""
     return run_from(parse(["train", *arguments]).texts)
 
 

@@ -1,4 +1,4 @@
-"""Phases: steps of one phase do the same with the same tensors, so that a recorded step can stand for any of them."""
+"""Phases: equal tensors give equal steps within a phase, so that one recorded step can stand for all of them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -295,3 +296,22 @@ def test_every_epoch_has_a_record_with_the_last_estimates(tiny: str) -> None:
     assert all(set(record["state"]) == {"noise_rate", "error", "reliability", "cut"} for record in records)
     assert records[3]["state"] == records[2]["state"] == records[1]["state"]  # judged after epochs 1, 2 and 5
     assert records[4]["state"] == learner.numbers
+
+
+def test_a_checkpoint_brings_predictions_verdict_and_estimates_back(tiny: str) -> None:
+    """Between two verdicts, records repeat the last estimates, after a stop too."""
+    run = quick(tiny, ORAT(), **NOISE)
+    parts = prepare(run)
+    plan = replace(plan_for(run, parts, Scouts()), epochs=6)
+    batches, whole, records = scout_loader(run, parts, plan, CPU), scout_learner(run, parts, plan, "plain", CPU), []
+    for event in fit(whole, batches, Eager()):
+        if isinstance(event, EpochDone):
+            records.append(event.record)
+        elif (event.epoch, event.step) == (2, 4):
+            saved = deepcopy(whole.state_dict())
+    again = scout_learner(run, parts, plan, "plain", CPU)
+    again.load_state_dict(saved)
+    assert again.numbers == records[0]["state"]
+    resumed = [event.record for event in fit(again, batches, Eager()) if isinstance(event, EpochDone)]
+    assert resumed == records[1:]
+    assert torch.equal(again.predictions(), whole.predictions())

@@ -122,7 +122,7 @@ def follow(learner: Learner, data: Dataset | ResidentLoader, engine: Any = None,
 
 
 def weights(model: nn.Module) -> Tensor:
-    """All that a network learns, in one row."""
+    """The parameters of a network in one row."""
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
@@ -419,7 +419,7 @@ as_torch_warns = pytest.mark.filterwarnings("default")
 
 @pytest.fixture
 def repeatable() -> Iterator[None]:
-    """Convolutions that give the same bits at every call."""
+    """Deterministic convolutions."""
     before = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     yield
@@ -612,10 +612,10 @@ def test_gpu_compiled_scouts_learn_with_a_finite_loss() -> None:
 
 @dataclass(frozen=True)
 class Waiting(AT):
-    """Adversarial training that reads its loss, for which the host must wait."""
+    """Adversarial training with a loss that the host reads and waits for."""
 
     def loss(self, step: Step) -> Tensor:
-        """Half of the loss where it is large."""
+        """The loss, halved if large."""
         loss = super().loss(step)
         return loss / 2 if loss.item() > 1 else loss
 
@@ -624,7 +624,7 @@ class Waiting(AT):
 @as_torch_warns
 @pytest.mark.usefixtures("repeatable")
 def test_gpu_steps_that_wait_for_the_host_are_not_recorded_which_one_line_says() -> None:
-    """In training mode there is no folded network in between, so that all engines do the same operations."""
+    """In training mode, attacks use no folded network, so all engines do the same operations."""
     recorded, executed = (on_gpu(Waiting(), records, 20, attack_mode="train") for records in (True, False))
     assert len(recorded.lines) == 1
     assert recorded.lines[0].startswith("steps are not recorded")

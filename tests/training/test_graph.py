@@ -17,7 +17,7 @@ from orat.training.graph import Graph
 
 
 class Steps:
-    """A training step that notes how it came about, and on which ids."""
+    """A training step that notes its ids, and whether it was executed or replayed."""
 
     def __init__(self) -> None:
         self.recorder: FakeGraph | None = None

@@ -81,7 +81,7 @@ class Stop(Observer):
 
 
 def expected_events(epochs: int) -> list[tuple[str, int, int]]:
-    """All steps of an epoch, then its end."""
+    """The steps and the end of each epoch."""
     return [
         event
         for epoch in range(1, epochs + 1)
@@ -167,7 +167,7 @@ def test_validation_is_held_out_and_chooses_the_epoch(tiny: str, tmp_path: Path)
 
 
 def scripted(*scores: float) -> Callable[..., dict[str, float]]:
-    """Accuracies of one epoch after the other."""
+    """Accuracies of successive epochs."""
     left = iter(scores)
 
     def evaluate(*_: Any) -> dict[str, float]:

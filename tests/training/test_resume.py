@@ -110,6 +110,32 @@ def test_a_run_stopped_after_every_third_step_ends_as_if_never_stopped(
     assert_same(whole("orat automatic"), tmp_path)
 
 
+def test_streamed_data_give_the_run_of_resident_data_and_either_resumes_the_other(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[str], Path]
+) -> None:
+    run = run_of(tiny, EVERY["orat automatic"])
+    with monkeypatch.context() as patch:
+        patch.setattr("orat.data.loader.fits", lambda *_: False)
+        train(run, tmp_path / "streamed", display=SILENT)
+        train_until_stopped(run, tmp_path / "mixed", STEPS + 4, monkeypatch)
+    train_until_stopped(run, tmp_path / "mixed", 2 * STEPS, monkeypatch)
+    monkeypatch.setattr("orat.data.loader.fits", lambda *_: False)
+    train(run, tmp_path / "mixed", display=SILENT)
+    for name in ("streamed", "mixed"):
+        assert_same(whole("orat automatic"), tmp_path / name)
+
+
+def test_the_seconds_of_a_result_are_those_of_all_sittings(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = quick(tiny, AT())
+    train_until_stopped(run, tmp_path, 3, monkeypatch)
+    saved = checkpoint(tmp_path)
+    assert 0 < saved["seconds"] < 60
+    torch.save(saved | {"seconds": 1000.0}, tmp_path / "resume.pt")
+    assert 1000 < train(run, tmp_path, display=SILENT)["seconds"] < 1060
+
+
 # Predictions of a stopped run.
 
 
@@ -143,10 +169,15 @@ def test_lost_predictions_are_made_again_and_training_goes_on(
     assert_same(whole("orat automatic"), tmp_path)
 
 
-def test_predictions_without_a_checkpoint_are_not_used(tiny: str, tmp_path: Path, whole: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_predictions_without_a_checkpoint_are_not_used_even_after_a_stop(
+    stops: bool, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[str], Path]
+) -> None:
     run, folder = run_of(tiny, EVERY["orat automatic"]), RunFolder(tmp_path)
     folder.write_json("run.json", run.record())
     folder.save_tensors("predictions", {"log_probs": torch.full((270, 3), -1.1), "id": torch.arange(270)})
+    if stops:
+        train_until_stopped(run, tmp_path, 3, monkeypatch)
     train(run, tmp_path, display=SILENT)
     assert_same(whole("orat automatic"), tmp_path)
 
