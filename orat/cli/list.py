@@ -19,7 +19,7 @@ from orat.core.registry import plugins
 NOTES = {
     "methods": "`orat list methods NAME` prints a method's card: idea, cost, defaults, weaknesses, flags.\n"
     "Pre-trained AT of the ORAT paper: --method at --init-from RUN_OR_FILE. AT without outliers:\n"
-    "train aorr, write labels with `orat labels fix`, then --method at --labels FILE.",
+    "train aorr, orat_paper.outlier_labels.labels_without_outliers(RUN), then --method at --labels FILE.",
     "attacks": "pgdN is PGD with N steps of eps/4 from a random start, pgdNxR the same with R restarts.",
     "models": "Every network takes inputs in [0, 1] and any number of classes.",
 }

@@ -24,8 +24,8 @@ AUTHORS = "the scalars of the authors' code are --method orat_paper.authors:Auth
 # Removed commands and flags, and what to use instead.
 REMOVED = {
     "bench": "run `python benchmarks/step.py` in the repository",
-    "--without-outliers-of": "train aorr, write labels with `orat labels fix RUN --out DIR`, then train with "
-    "--labels DIR/labels.csv",
+    "--without-outliers-of": "train aorr, call orat_paper.outlier_labels.labels_without_outliers(RUN), then train "
+    "with --labels FILE",
     "--score": ONE_FORM,
     "--measure": ONE_FORM,
     "--memory": ONE_FORM,
