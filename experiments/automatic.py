@@ -159,7 +159,7 @@ def under_autoattack(folder: Path, test: Dataset, device: str) -> Row:
 
 def losses_of(folder: RunFolder, labels: Tensor) -> dict[str, Tensor]:
     """The losses of the given labels, averaged over epochs: of scout networks, and of the network."""
-    own = folder.load_tensors("state").get("memory.own")
+    own = folder.load_tensors("state").get("memory.average")
     scouts = folder.load_tensors("predictions")["log_probs"] if folder.has_tensors("predictions") else None
     predictions = {"answers": scouts, "own_answers": own}
     return {

@@ -11,8 +11,8 @@ from torch import Tensor
 from orat.core.losses import cross_entropy
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods import AT, ORAT
-from orat.methods.automatic import MEMORY, AutomaticRange
-from orat.methods.base import Decision, SampleTable, Scouts, Setting, State, Step
+from orat.methods.automatic import AutomaticRange, PredictionTable
+from orat.methods.base import Decision, Scouts, Setting, State, Step
 from orat.methods.ranked_range import Fold, enough_epochs
 from orat.noise.judge import judge
 
@@ -65,7 +65,7 @@ class OwnPredictions(Kept):
         super().__init__(len(labels))
         self.epochs, self.burn_in = 0, burn_in
         self.register_buffer("given", labels, persistent=False)
-        self.memory = SampleTable(len(labels), latest=torch.zeros(classes), own=torch.zeros(classes))
+        self.memory = PredictionTable(len(labels), classes)
 
     @torch.no_grad()
     def observe(self, batch: Batch, logits: Logits) -> None:
@@ -74,10 +74,9 @@ class OwnPredictions(Kept):
 
     def end_epoch(self) -> dict[str, float]:
         """Averages the predictions, judges the labels, and removes flagged samples after the burn-in."""
-        logs, own = self.memory["latest"].log_softmax(1), self.memory["own"]
-        own.copy_(torch.lerp(own, logs, 1 - MEMORY) if self.epochs else logs)
+        self.memory.end_epoch()
         self.epochs += 1
-        verdict = judge(own.double().log_softmax(1), self.get_buffer("given"))
+        verdict = judge(self.memory.log_probs(), self.get_buffer("given"))
         if self.epochs >= self.burn_in:
             self.remove(verdict.flagged())
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}

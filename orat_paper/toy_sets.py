@@ -101,10 +101,10 @@ def read(name: str) -> Splits:
         classes=CLASSES,
         truth=torch.cat([*true, 1 - given]),
     )
-    return Splits(train=train, test=test_points(toy, generator))
+    return Splits(train=train, test=clean_points(toy, generator))
 
 
-def test_points(toy: Toy, generator: torch.Generator) -> Dataset:
+def clean_points(toy: Toy, generator: torch.Generator) -> Dataset:
     """The clean test points, drawn from the clusters by their sizes."""
     weights = torch.tensor([float(cluster.n) for cluster in toy.clusters])
     chosen = torch.multinomial(weights, TEST_POINTS, replacement=True, generator=generator)

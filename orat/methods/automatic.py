@@ -17,6 +17,32 @@ from orat.noise.judge import RELIABLE, Verdict, judge
 MEMORY = 0.7  # weight of former epochs in averaged predictions
 
 
+class PredictionTable(SampleTable):
+    """The predictions of every sample, averaged over epochs."""
+
+    def __init__(self, n: int, classes: int, **columns: Tensor) -> None:
+        super().__init__(
+            n,
+            latest=torch.full((classes,), torch.nan),  # logits of the running epoch
+            average=torch.zeros(classes),  # log-probabilities
+            seen=torch.tensor(False),
+            **columns,
+        )
+
+    def end_epoch(self) -> None:
+        """Takes the logits of the epoch into the averages; the first prediction of a sample is its average."""
+        latest, average, seen = (self[name] for name in ("latest", "average", "seen"))
+        logs, predicted = latest.log_softmax(1), ~latest[:, 0].isnan()
+        newest = torch.where(seen, 1 - MEMORY, 1.0)
+        average.copy_(torch.where(predicted[:, None], torch.lerp(average, logs, newest[:, None]), average))
+        seen |= predicted
+        latest.fill_(torch.nan)
+
+    def log_probs(self) -> Tensor:
+        """The averages as log-probabilities (n, classes), in double precision."""
+        return self["average"].double().log_softmax(1)
+
+
 class AutomaticRange(Fold):
     """The mean of the losses without those of removed samples; relabeled samples are learned as their new class.
 
@@ -33,13 +59,7 @@ class AutomaticRange(Fold):
         super().__init__()
         n, classes = predictions.shape
         self.n, self.confidence, self.epochs = n, confidence, 0
-        self.memory = SampleTable(
-            n,
-            latest=torch.full((classes,), torch.nan),  # the network's logits in the running epoch
-            own=torch.zeros(classes),  # the network's log-probabilities, averaged over epochs
-            seen=torch.tensor(False),
-            times_cut=torch.tensor(0),
-        )
+        self.memory = PredictionTable(n, classes, times_cut=torch.tensor(0))  # of the network
         self.register_buffer("predictions", predictions, persistent=False)  # they have a file of their own
         self.register_buffer("given", labels, persistent=False)
         self.register_buffer("weights", torch.ones(n))  # in the mean; 0 for removed samples
@@ -62,26 +82,15 @@ class AutomaticRange(Fold):
 
     def end_epoch(self) -> dict[str, float]:
         """Averages the network's predictions, judges all labels when due, and returns the estimates."""
-        self.average()
+        self.memory.end_epoch()
         self.memory["times_cut"].add_(self.cut())
         self.epochs += 1
         if self.epochs.bit_count() == 1:  # epochs 1, 2, 4, 8, ...
-            own = self.memory["own"].double().log_softmax(1)
-            self.keep_verdict(judge(torch.stack([self.predictions, own]), self.given))
+            self.keep_verdict(judge(torch.stack([self.predictions, self.memory.log_probs()]), self.given))
             self.apply_verdict(may_relabel=True)
         verdict = self.verdict()
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
         return numbers | {"cut": int(self.cut().sum())}
-
-    def average(self) -> None:
-        """Takes the logits of the epoch into the average."""
-        latest, seen = self.memory["latest"], self.memory["seen"]
-        logs, answered = latest.log_softmax(1), ~latest[:, 0].isnan()
-        newest = torch.where(seen, 1 - MEMORY, 1.0)
-        own = self.memory["own"]
-        own.copy_(torch.where(answered[:, None], torch.lerp(own, logs, newest[:, None]), own))
-        seen |= answered
-        latest.fill_(torch.nan)
 
     def apply_verdict(self, may_relabel: bool) -> None:
         """Removes flagged samples, or relabels them where the verdict is confident."""

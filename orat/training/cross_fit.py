@@ -19,11 +19,12 @@ from orat.core.device import choose_device
 from orat.core.losses import cross_entropy
 from orat.core.types import Batch, Labels, Logits, PerSample, Scalar
 from orat.data.loader import Loader, loader
-from orat.methods.automatic import MEMORY
-from orat.methods.base import SampleTable, Scouts
+from orat.methods.automatic import PredictionTable
+from orat.methods.base import Scouts
 from orat.models.layers import nothing_dropped, seed_dropout
 from orat.noise.judge import judge
-from orat.training.engine import Eager, Views, execution
+from orat.training.engine import Views, execution
+from orat.training.graph import engine_for, possible
 from orat.training.learner import Learner, warm
 from orat.training.loop import fit
 from orat.training.observers import Lines
@@ -45,13 +46,7 @@ class ScoutLearner(Learner):
         device = labels.device
         networks = nn.ModuleList(plan.make(number) for number in range(plan.folds)).to(device)
         seed_dropout(networks, run.seed, first_dropout)
-        table = SampleTable(
-            len(labels),
-            latest=torch.full((classes,), torch.nan),  # logits of the running epoch
-            average=torch.zeros(classes),  # log-probabilities
-            seen=torch.tensor(False),
-            kept=torch.tensor(True),
-        ).to(device)
+        table = PredictionTable(len(labels), classes, kept=torch.tensor(True)).to(device)
         groups = groups_of(networks, plan, run.lr)
         super().__init__(run, nn.ModuleDict({"networks": networks, "table": table}), groups, device)
         self.plan, self.table, self.labels = plan, table, labels
@@ -90,12 +85,7 @@ class ScoutLearner(Learner):
 
     def close(self) -> dict[str, float]:
         """Averages the predictions, and judges the labels when due."""
-        latest, average, seen = (self.table[name] for name in ("latest", "average", "seen"))
-        logs, answered = latest.log_softmax(1), ~latest[:, 0].isnan()
-        newest = torch.where(seen, 1 - MEMORY, 1.0)
-        average.copy_(torch.where(answered[:, None], torch.lerp(average, logs, newest[:, None]), average))
-        seen |= answered
-        latest.fill_(torch.nan)
+        self.table.end_epoch()
         if self.epoch == 1 or (self.epochs - self.epoch) % JUDGED_EVERY == 0:
             verdict = judge(self.predictions(), self.labels)
             self.table["kept"].copy_(~verdict.flagged())
@@ -105,7 +95,7 @@ class ScoutLearner(Learner):
 
     def predictions(self) -> Tensor:
         """The averaged log-probabilities (n, classes), in double precision."""
-        return self.table["average"].double().log_softmax(1)
+        return self.table.log_probs()
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed cross-fitting needs."""
@@ -177,9 +167,10 @@ def cross_fit(
     where = choose_device(device)
     plan = plan_for(run, parts, Scouts(model), folds)
     plan = replace(plan, epochs=epochs or min(plan.epochs, MOST_EPOCHS))
-    form = execution("auto", where, 0).form
-    learner = scout_learner(run, parts, plan, form, where)
+    batches = scout_loader(run, parts, plan, where)
+    how = possible(execution("auto", where, batches.steps * plan.epochs), batches, display)
+    learner = scout_learner(run, parts, plan, how.form, where)
     lines = Lines(display, plan.epochs, f"cross-fitting, {folds} networks, epoch")
-    for event in fit(learner, scout_loader(run, parts, plan, where), Eager()):
+    for event in fit(learner, batches, engine_for(how, learner, display)):
         lines(event)
     return learner.predictions().cpu()

@@ -14,16 +14,16 @@ from orat.attacks import suite
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
 from orat.core.options import radius
-from orat.data.loader import Loader, ResidentLoader, loader
+from orat.data.loader import Loader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
 from orat.models.layers import dropouts
 from orat.noise.judge import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
-from orat.training.engine import Eager, Engine, Execution, execution
+from orat.training.engine import Execution, execution
 from orat.training.first_weights import load_first, origin_words
-from orat.training.graph import Graph
+from orat.training.graph import engine_for, possible
 from orat.training.learner import Learner, RunLearner
 from orat.training.loop import Event, fit
 from orat.training.observers import (
@@ -97,17 +97,10 @@ class Session:
     def __init__(self, run: Run, folder: RunFolder, parts: Parts, device: torch.device, display: Display, engine: str):
         self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
         self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
-        self.execution = self.possible(execution(engine, device, self.loader.steps * run.epochs), self.loader)
+        self.execution = possible(execution(engine, device, self.loader.steps * run.epochs), self.loader, display)
         self.fingerprint = parts.train.fingerprint()
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
-
-    def possible(self, wanted: Execution, batches: Loader) -> Execution:
-        """The execution, without recording where the data do not fit on the device."""
-        if not wanted.recorded or isinstance(batches, ResidentLoader):
-            return wanted
-        self.display.line("steps are not recorded: the data do not fit on the device, each batch comes from the host")
-        return Execution("folded")
 
     def events(self, make: MakeObservers | None) -> Generator[Event, None, Result]:
         """Trains from the last checkpoint to the last epoch, then tests."""
@@ -154,7 +147,8 @@ class Session:
         elif self.folder.has_tensors("predictions"):
             return self.folder.load_tensors("predictions")["log_probs"]
         batches = scout_loader(self.run, self.parts, plan, self.device)
-        how = execution(self.execution.kind, self.device, batches.steps * plan.epochs, at_most=True)
+        wanted = execution(self.execution.kind, self.device, batches.steps * plan.epochs, at_most=True)
+        how = possible(wanted, batches, self.display)
         learner = scout_learner(self.run, self.parts, plan, how.form, self.device, len(dropouts(model)))
         lines, history = Lines(self.display, plan.epochs, CROSS_FITTING), History(self.folder, "cross_fit.jsonl")
         yield from self.observed(CROSS_FITTING, learner, batches, how, [history, lines], lines, saved)
@@ -197,7 +191,7 @@ class Session:
                 self.display.line(f"{self.folder.path}: resuming at {lines.name(learner.epoch)}{at}")
         for observer in observers:
             observer.begin(learner.epoch)
-        engine: Engine = Graph(learner, self.display) if how.recorded else Eager()
+        engine = engine_for(how, learner, self.display)
         checkpoints = Checkpoints(
             lambda: self.save(stage, learner, observers),
             lambda: learner.check_finite(learner.loss_sum.item()),

@@ -92,7 +92,7 @@ def test_a_run_of_an_incompatible_version_is_refused(plain: Path, tmp_path: Path
 def test_the_saved_verdict_is_that_on_the_averaged_predictions(automatic: Path) -> None:
     saved, labels = saved_by(automatic)
     found = orat.find_label_issues(automatic, device="cpu")
-    again = judge(torch.stack([saved["log_probs"], saved["memory.own"].double().log_softmax(1)]), labels)
+    again = judge(torch.stack([saved["log_probs"], saved["memory.average"].double().log_softmax(1)]), labels)
     wrong = again.p_wrong
     torch.testing.assert_close(found.verdict.p_wrong, wrong, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.verdict.noise_matrix, again.noise_matrix, atol=1e-6, rtol=0)

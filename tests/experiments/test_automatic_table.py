@@ -83,7 +83,7 @@ def test_an_oracle_that_removes_nothing_is_at_to_the_bit(tiny: str, tmp_path: Pa
 def test_own_predictions_remove_what_their_average_says(tiny: str, tmp_path: Path) -> None:
     run, folder = trained(tiny, tmp_path / "own", Own(attacked=True))
     state, labels = folder.load_tensors("state"), prepare(run).train.labels
-    verdict = judge(state["memory.own"].double().log_softmax(1), labels)
+    verdict = judge(state["memory.average"].double().log_softmax(1), labels)
     assert torch.equal(~state["keep"], verdict.flagged())
     assert torch.equal(state["labels"], labels)
 

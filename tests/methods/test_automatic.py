@@ -134,7 +134,7 @@ def test_the_network_judges_after_1_2_4_and_8_epochs() -> None:
     flagged = []
     for number in range(1, 18):
         right = number in (1, 3, 4, 9, 10, 16)  # it judges after 1, 2, 4, 8 and 16
-        state.memory["own"].copy_(sure if right else sure.flip(1))
+        state.memory["average"].copy_(sure if right else sure.flip(1))
         state.end_epoch()
         flagged.append(bool(state.cut()[missed]))
     assert flagged == [True] + 2 * [False] + 4 * [True] + 8 * [False] + 2 * [True]
@@ -161,7 +161,7 @@ def test_predictions_of_the_network_are_averaged_over_epochs_and_kept_where_a_sa
     expected = first.clone()
     expected[half] = MEMORY * first[half] + (1 - MEMORY) * second[half]
     expected = MEMORY * expected + (1 - MEMORY) * third
-    assert torch.allclose(state.memory["own"], expected, atol=1e-6)
+    assert torch.allclose(state.memory["average"], expected, atol=1e-6)
     assert state.memory["seen"].all()
 
 
@@ -183,7 +183,7 @@ def test_a_checkpoint_brings_the_state_back_and_predictions_are_no_part_of_it() 
     for one in (state, again):
         epoch(one, logits(TRUE, 6.0, 2, CLASSES))  # the network judges after its second epoch
     assert all(torch.equal(value, again.tensors()[name]) for name, value in state.tensors().items())
-    assert {"weights", "relabeled", "verdict_p_wrong", "memory.own"} <= state.tensors().keys()
+    assert {"weights", "relabeled", "verdict_p_wrong", "memory.average"} <= state.tensors().keys()
     assert "memory.latest" not in state.tensors()
 
 
