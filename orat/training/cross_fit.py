@@ -23,8 +23,8 @@ from orat.methods.automatic import PredictionTable
 from orat.methods.base import Scouts
 from orat.models.layers import nothing_dropped, seed_dropout
 from orat.noise.judge import judge
-from orat.training.engine import Views, execution
-from orat.training.graph import engine_for, possible
+from orat.training.engine import Eager, Engine, Views, execution, possible
+from orat.training.graph import Graph
 from orat.training.learner import Learner, warm
 from orat.training.loop import fit
 from orat.training.observers import Lines
@@ -171,6 +171,7 @@ def cross_fit(
     how = possible(execution("auto", where, batches.steps * plan.epochs), batches, display)
     learner = scout_learner(run, parts, plan, how.form, where)
     lines = Lines(display, plan.epochs, f"cross-fitting, {folds} networks, epoch")
-    for event in fit(learner, batches, engine_for(how, learner, display)):
+    engine: Engine = Graph(learner, display) if how.recorded else Eager()
+    for event in fit(learner, batches, engine):
         lines(event)
     return learner.predictions().cpu()

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import FoldedSight, Sight
+from orat.core.console import Display
 from orat.core.device import able
 from orat.core.errors import InputError, unknown
 from orat.core.types import Scalar
-from orat.data.loader import Ticket
+from orat.data.loader import Loader, ResidentLoader, Ticket
 from orat.models.folded import Folded, OneSize, as_it_is, quickened
 
 KINDS = ("auto", "plain", "folded", "recorded", "compiled")
@@ -68,6 +69,14 @@ def execution(kind: str, device: torch.device, steps: int, at_most: bool = False
     if at_most and kind == "compiled" and steps < WORTH_COMPILING:
         kind = "recorded"
     return Execution(kind)
+
+
+def possible(wanted: Execution, batches: Loader, display: Display) -> Execution:
+    """The execution, without recording where the data do not fit on the device."""
+    if not wanted.recorded or isinstance(batches, ResidentLoader):
+        return wanted
+    display.line("steps are not recorded: the data do not fit on the device, each batch comes from the host")
+    return Execution("folded")
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from orat.core.console import Display
-from orat.data.loader import Loader, ResidentLoader, Ticket
-from orat.training.engine import Eager, Engine, Execution, TrainStep
+from orat.data.loader import Ticket
+from orat.training.engine import TrainStep
 from orat.training.learner import Learner
 
 
@@ -94,16 +94,3 @@ def own_stream() -> torch.cuda.Stream | None:
 def first_line(error: Exception) -> str:
     """The first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def possible(wanted: Execution, batches: Loader, display: Display) -> Execution:
-    """The execution, without recording where the data do not fit on the device."""
-    if not wanted.recorded or isinstance(batches, ResidentLoader):
-        return wanted
-    display.line("steps are not recorded: the data do not fit on the device, each batch comes from the host")
-    return Execution("folded")
-
-
-def engine_for(how: Execution, learner: Learner, display: Display) -> Engine:
-    """The engine of an execution."""
-    return Graph(learner, display) if how.recorded else Eager()

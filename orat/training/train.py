@@ -21,9 +21,9 @@ from orat.methods.base import Decision, State
 from orat.models.layers import dropouts
 from orat.noise.judge import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
-from orat.training.engine import Execution, execution
+from orat.training.engine import Eager, Engine, Execution, execution, possible
 from orat.training.first_weights import load_first, origin_words
-from orat.training.graph import engine_for, possible
+from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.loop import Event, fit
 from orat.training.observers import (
@@ -191,7 +191,7 @@ class Session:
                 self.display.line(f"{self.folder.path}: resuming at {lines.name(learner.epoch)}{at}")
         for observer in observers:
             observer.begin(learner.epoch)
-        engine = engine_for(how, learner, self.display)
+        engine: Engine = Graph(learner, self.display) if how.recorded else Eager()
         checkpoints = Checkpoints(
             lambda: self.save(stage, learner, observers),
             lambda: learner.check_finite(learner.loss_sum.item()),

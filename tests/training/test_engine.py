@@ -37,8 +37,8 @@ from orat.models.catalog import build
 from orat.models.folded import Folded
 from orat.models.layers import Normalize, dropouts
 from orat.training.cross_fit import ScoutLearner
-from orat.training.engine import WORTH_COMPILING, Eager, Execution, execution
-from orat.training.graph import Graph, possible
+from orat.training.engine import WORTH_COMPILING, Eager, Execution, execution, possible
+from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.loop import StepDone, fit
 from orat.training.run import Run
