@@ -22,7 +22,7 @@ from orat.cli.main import main, parse
 from orat.data import catalog
 from orat.data.source import Splits
 from orat.methods import METHODS
-from orat.training.run import DEFAULTS
+from orat.training.defaults import DEFAULTS
 from orat.training.text import run_from
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,8 @@ from orat.cli.flags import add_command, add_places, listed, read
 from orat.cli.tables import print_curve, print_json, print_report, say
 from orat.core.errors import InputError
 from orat.core.options import number, size, whole
-from orat.training.run import defaults_for, read_run
+from orat.training.defaults import defaults_for
+from orat.training.run import read_run
 
 if TYPE_CHECKING:
     from torch import nn
@@ -131,7 +132,7 @@ def of_function(
 
     test = first_test_images(data, data_dir, image_size, examples)
     model = load_external(function, weights, choose_device(device))
-    return Subject(model, test, defaults_for(data)["eps"], "linf", 0, EVALUATIONS)
+    return Subject(model, test, defaults_for(data).get("eps", 8 / 255), "linf", 0, EVALUATIONS)
 
 
 def first_test_images(

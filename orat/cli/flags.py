@@ -12,14 +12,19 @@ from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
 from orat.core.options import field_types, flag, literal, text_of, whole
 from orat.methods import METHODS
-from orat.training.run import DEFAULTS, Run
+from orat.training.defaults import BY_DATA, DEFAULTS
+from orat.training.run import Run
 from orat.training.text import method_class, methods_with
 
 GROUPS = {  # of the fields of a run, in the order of the help
-    "data": ("data", "image_size", "labels", "validation", "augment"),
+    "data": (
+        "data", "image_size", "class_depth", "target", "bounds", "frozen", "labels", "validation", "augment",
+    ),
     "added label noise": ("noise", "noise_rate", "noise_seed"),
     "network": ("model", "init_from", "normalize"),
-    "attack": ("eps", "norm", "attack_steps", "attack_step_size", "attack_start", "attack_warmup", "attack_mode"),
+    "attack": (
+        "eps", "norm", "attack", "attack_steps", "attack_step_size", "attack_start", "attack_warmup", "attack_mode",
+    ),
     "optimization": (
         "epochs", "batch_size", "lr", "milestones", "warmup", "momentum", "weight_decay", "precision", "seed",
     ),
@@ -145,7 +150,7 @@ def add_run_flags(one: Parser) -> None:
     for title, names in grouped.items():
         group = one.add_argument_group(title)
         for name in names:
-            by_data = any(name in defaults for defaults in DEFAULTS.values())
+            by_data = name in BY_DATA or any(name in defaults for defaults in DEFAULTS.values())
             add_flag(group, by_name[name], field_types(Run)[name], "by data set" if by_data else None)
     one.epilog = f"Methods have flags of their own; see {one.prog} --method orat --help."
     one.grow = partial(add_method_flags, one)

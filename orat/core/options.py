@@ -111,10 +111,12 @@ def field_type(cls: type, one: Field[Any]) -> Any:
 
 
 def check_choices(value: object) -> None:
-    """Refuses a field whose value is none of the choices of its Literal type."""
-    for name, hint in field_types(type(value)).items():
-        if get_origin(hint) is Literal and getattr(value, name) not in get_args(hint):
-            raise unknown(words(name), str(getattr(value, name)), get_args(hint))
+    """Refuses a field whose value is none of the choices of its Literal type; None stands for a value to be chosen."""
+    hints = field_types(type(value))
+    for one in fields(value):  # type: ignore[arg-type]
+        hint, given = hints[one.name], getattr(value, one.name)
+        if get_origin(hint) is Literal and given not in get_args(hint) and not (given is one.default is None):
+            raise unknown(words(one.name), str(given), get_args(hint))
 
 
 def check_numbers(value: object) -> None:

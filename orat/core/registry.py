@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
 from pathlib import Path
 from pkgutil import resolve_name
+from textwrap import shorten
+from types import ModuleType
 from typing import Any, TypeVar
 
 from orat.core.errors import InputError, line_of, unknown
 
 T = TypeVar("T")
 
-SPEC = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")  # module:attribute
+NAMES = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"  # names with dots between them
+SPEC = re.compile(rf"({NAMES}|.+\.py):({NAMES})")  # module:attribute or file.py:attribute
+LETTERS = 200  # of an error of a user's code
+FILE = "__file_as_named__"  # the attribute of a module with the path that named its file
 
 
 class Registry(Mapping[str, T]):
@@ -48,9 +57,15 @@ class Registry(Mapping[str, T]):
         return found
 
     def name_of(self, found: type) -> str:
-        """The name of a class; its import path, module:attribute, if the table does not have it."""
-        path = f"{found.__module__}:{found.__qualname__}"
+        """The name of a class; its import path if the table does not have it."""
+        path = path_of(found)
         return next((name for name, place in self.places.items() if place == path), path)
+
+
+def path_of(found: Any) -> str:
+    """The import path of a class or function: module:attribute, or file.py:attribute for a file that was named."""
+    where = getattr(sys.modules.get(found.__module__), FILE, found.__module__)
+    return f"{where}:{found.__qualname__}"
 
 
 @cache
@@ -66,29 +81,93 @@ def imported(package: str, places: Mapping[str, str], name: str) -> Any:
     return resolve_name(places[name])
 
 
+def names_code(name: str) -> bool:
+    """Whether a name is that of an object in a module or a file: package.module:attribute or path/file.py:attribute."""
+    return SPEC.fullmatch(name) is not None
+
+
 def resolve(spec: str) -> Any:
-    """The object at `module:attribute`; the module is installed or in the current directory."""
+    """The object at package.module:attribute, installed or in the current directory, or at path/file.py:attribute."""
     parts = SPEC.fullmatch(spec)
     if parts is None:
-        raise InputError(f"{spec!r} is no import path: give package.module:attribute")
-    module, attribute = parts.groups()
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+        raise InputError(f"{spec!r} is no import path: give package.module:attribute or path/file.py:attribute")
+    where, attribute = parts.groups()
+    with as_input_error(f"importing {where}", "check that Python can import it"):
+        owner = module_of_file(Path(where)) if where.endswith(".py") else module_of(where)
     try:
-        owner = import_module(module)
-    except ImportError as error:
-        raise failed_import(module, error) from error
-    try:
-        return resolve_name(spec)
+        return attrgetter(attribute)(owner)
     except AttributeError as error:
-        names = [name for name in vars(owner) if not name.startswith("_")]
-        raise unknown(f"name in {module}:", attribute, names, listed=False) from error
+        raise no_attribute(where, attribute, owner) from error
 
 
-def failed_import(module: str, error: ImportError) -> InputError:
-    """The error for a module that does not exist, or that imports a missing module."""
-    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-        return InputError(
-            f"there is no module {module!r}, installed or in {Path.cwd()}: install it, or go to its folder"
-        )
-    return InputError(f"importing {module} fails: {line_of(error)}; install what it needs")
+def no_attribute(where: str, name: str, module: ModuleType) -> InputError:
+    """The error for an unknown name, with the most similar name of the module; its own come before imported names."""
+    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+    names = [key for key, value in public.items() if own(value, module)] or list(public)
+    return unknown(f"name in {where}:", name, names, listed=False)
+
+
+@contextmanager
+def as_input_error(what: str, advice: str) -> Iterator[None]:
+    """Turns any error of a user's code, and a script that exits when imported, into one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        text = shorten(line_of(error), LETTERS, placeholder=" ...")
+        raise InputError(f"{what} fails with {type(error).__name__}: {text}; {advice}") from error
+
+
+def module_of(name: str) -> ModuleType:
+    """A module, installed or in the current directory."""
+    make_importable(Path.cwd())
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise  # an import inside of the module fails
+        raise InputError(
+            f"there is no module {name!r}, installed or in {Path.cwd()}: install it, go to its folder, or give "
+            "path/file.py:attribute"
+        ) from None
+
+
+def module_of_file(file: Path) -> ModuleType:
+    """The module of a file, run once; it may import its neighbors, as when run as a script."""
+    if not file.is_file():
+        raise InputError(f"there is no file {file}: give path/file.py:attribute")
+    name = f"orat_file_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"  # no name of another module
+    if name in sys.modules:
+        return sys.modules[name]
+    make_importable(file.parent)
+    found = spec_from_file_location(name, file)
+    assert found is not None  # since the name ends in .py
+    assert found.loader is not None
+    module = module_from_spec(found)
+    setattr(module, FILE, str(file))
+    sys.modules[name] = module  # where dataclasses look up their module
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def make_importable(folder: Path) -> None:
+    """Puts a folder first on Python's path, for good: code may import modules when it runs."""
+    path = str(folder.resolve())
+    if path not in sys.path:
+        sys.path.insert(0, path)
+
+
+def own(value: Any, module: ModuleType) -> bool:
+    """Whether a value was defined in a module."""
+    return getattr(value, "__module__", None) == module.__name__
+
+
+def check_trust(name: object, what: str, trust: bool) -> None:
+    """Refuses to run code that a record or a file names; `what` is the flag that would name the code now."""
+    if isinstance(name, str) and names_code(name) and not trust:
+        raise InputError(f"{what} {name} is code that a file names: give --{what} {name} in this command, or --trust")

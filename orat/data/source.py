@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError
 from orat.core.types import Labels
 
@@ -47,19 +48,22 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """The resident source: images (n, channels, height, width) as uint8 or floats in [0, 1], or points (n, d)."""
+    """The resident source: images (n, channels, height, width) as uint8 or floats in [0, 1], or features (n, d)."""
 
     images: Tensor
     labels: Tensor
     classes: tuple[str, ...]
     truth: Tensor | None = None
     paths: tuple[str, ...] | None = None
+    domain: Domain = UNIT
+    features: tuple[str, ...] | None = None  # the names of the columns of a table
 
     def __post_init__(self) -> None:
         n = len(self.images)
         if n == 0:
             raise InputError("the data set is empty: it has no images")
-        if self.images.is_floating_point() and not (self.images.min() >= 0 and self.images.max() <= 1):
+        unit = self.domain.low == 0 and self.domain.high == 1
+        if unit and self.images.is_floating_point() and not (self.images.min() >= 0 and self.images.max() <= 1):
             low, high = self.images.min().item(), self.images.max().item()
             raise InputError(f"values run from {low:g} to {high:g}, but must lie in [0, 1]: divide pixels by 255")
         for name, labels in (("labels", self.labels), ("true labels", self.truth)):
@@ -129,10 +133,11 @@ def relabel(dataset: Dataset, labels: Labels) -> Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """A data set in its published parts: a training part, and a test part if there is one."""
+    """A data set in its published parts: training, and test and validation where there are any."""
 
     train: Dataset
     test: Dataset | None
+    validation: Dataset | None = None
 
 
 @dataclass(frozen=True)

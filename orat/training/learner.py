@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD, Adversary, Threat
+from orat.attacks import PGD, Adversary
+from orat.core.domain import UNIT, Domain
 from orat.core.errors import TrainingError
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
@@ -142,13 +143,13 @@ class Learner(ABC):
 class RunLearner(Learner):
     """The network and the method's state of a run."""
 
-    def __init__(self, run: Run, model: nn.Module, state: State, form: str = "plain") -> None:
+    def __init__(self, run: Run, model: nn.Module, state: State, form: str = "plain", domain: Domain = UNIT) -> None:
         learned = {"params": list(model.parameters()), "decays": True}
         device = next(model.parameters()).device
         modules = nn.ModuleDict({"model": model, "state": state})
         super().__init__(run, modules, [learned, *state.param_groups(run.lr)], device)
         seed_dropout(modules, run.seed)
-        self.model, self.state = model, state
+        self.model, self.state, self.domain = model, state, domain
         self.epochs, self.batch_size = run.epochs, run.batch_size
         self.form = Views(model, form, run.precision, attacked=run.attack_mode == "eval")
         self.radius = 1.0  # share of eps in this step
@@ -169,7 +170,8 @@ class RunLearner(Learner):
         view = self.form.at(usual=len(batch.y) == self.batch_size and self.radius == 1)
         size = run.attack_step_size * self.radius
         pgd = PGD(run.attack_steps, step_size=size, start=run.attack_start, mode=run.attack_mode)
-        adversary = Adversary(pgd, Threat(run.eps * self.radius, run.norm), view.model, self.generator, view.sight)
+        threat = run.threat_in(self.domain, self.radius)
+        adversary = Adversary(pgd, threat, view.model, self.generator, view.sight)
         return run.method.loss(Step(view.model, batch, adversary, self.state, self.epoch))
 
     def pace(self, progress: float) -> None:

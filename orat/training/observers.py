@@ -90,7 +90,8 @@ class Validate(Observer):
         event.record["validation"] = {}
         if self.held_out is None:
             return
-        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], self.run.threat, self.run.seed)
+        threat = self.run.threat_in(self.held_out.domain)
+        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], threat, self.run.seed)
         event.record["validation"] = accuracy
         if accuracy[VALIDATION_ATTACK] >= self.score:
             self.epoch, self.score, self.weights = event.epoch, accuracy[VALIDATION_ATTACK], weights(self.model)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
 from orat.core.options import check_choices, field_types, option, size, size_text
-from orat.data.catalog import plugin
+from orat.data.catalog import NAMES
 from orat.methods import METHODS
+from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
 
 if TYPE_CHECKING:
     from orat.attacks.threat import Threat
@@ -24,50 +27,34 @@ NOT_NEGATIVE = (
     "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
     "attack_warmup",
 )  # fmt: skip
-# Default fields by data set: the paper's (appendix D.2) for its data sets; milestones are shares of the epochs. The
-# warm-up is ours: without a warm-up, Small-CNN at 8/255 with lr 0.1 collapses.
-PAPER_CIFAR: dict[str, Any] = {
-    "eps": 8 / 255, "epochs": 100, "lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "augment": "crop-flip",
-    "validation": 0.05, "batch_size": 128,
-}  # fmt: skip
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "mnist": {
-        "model": "lenet", "eps": 0.1, "epochs": 50, "lr": 0.03, "milestones": (0.4, 0.8), "warmup": 0.0,
-        "augment": "none", "validation": 0.05, "batch_size": 128,
-    },
-    "sample": {
-        "model": "demo_cnn", "eps": 0.1, "epochs": 22, "lr": 0.05, "milestones": (0.7,), "warmup": 1.0,
-        "attack_warmup": 2.0, "attack_steps": 5, "augment": "none", "validation": 0.05, "batch_size": 64,
-        "weight_decay": 0.0,
-    },
-    "cifar10": PAPER_CIFAR | {"model": "small_cnn"},
-    "cifar100": PAPER_CIFAR | {"model": "resnet18"},
-    "files": PAPER_CIFAR | {"model": "resnet18"},
-}  # fmt: skip
-
-EVERYWHERE: dict[str, Any] = {"weight_decay": 2e-4, "attack_steps": 10, "attack_warmup": 0.0}
+LATER = ("attack", "target", "bounds", "frozen", "class_depth")  # recorded only where given, so that ids stay
+IN_MEMORY = "in memory: "  # in a record, before the class of an object
 
 
-def defaults_for(data: str) -> dict[str, Any]:
-    """The default fields of a run on a data set."""
-    if (other := plugin(data)) is not None:
-        return EVERYWHERE | DEFAULTS["files"] | dict(other.defaults)
-    return EVERYWHERE | DEFAULTS.get(data, DEFAULTS["files"])
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
-    """All settings of a training; a field left None gets a value for the data set, so that a run is complete."""
+    """All settings of a training.
 
-    data: str = option(
-        "sample", "data set: a name (see `orat list data`), an image folder, a .npz or a .tar file", shown="NAME|PATH"
-    )
+    A field left None gets a value from the name of the data set at once, or from the data themselves when a training
+    reads them. `data`, `model` and `attack` are names, or objects in memory, of which a record has only the class.
+    """
+
+    data: str | Any = option(
+        "sample",
+        "data set: a name (see `orat list data`), an image folder, a .npz, .csv or .tar file, or module:attribute",
+        type=str, shown="NAME|PATH",
+    )  # fmt: skip
     method: Method = option(
         None, "training method, such as at or orat; see `orat list methods`", type=object, shown="NAME"
     )
-    model: str = option(None, "network, such as lenet or resnet18; see `orat list models`", shown="NAME")
+    model: str | Any = option(
+        None, "network, such as resnet18 (see `orat list models`), or module:function", type=str, shown="NAME"
+    )
     eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
     norm: Literal["linf", "l2", "l1"] = option("linf", "norm of the radius")
+    attack: str | Any | None = option(
+        None, "training attack of your own, module:attribute", type=str | None, shown="NAME", unset="pgd"
+    )
     attack_steps: int = option(None, "steps of the training attack")
     attack_step_size: float = option(None, "size of a step", unset="eps/4")
     attack_start: Literal["uniform", "gaussian", "none"] = option(
@@ -81,6 +68,13 @@ class Run:
     noise_rate: float = option(0.0, "share of the labels to change")
     noise_seed: int = option(0, "seed of the noise, independent of --seed")
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)", shown="FILE")
+    target: str | None = option(None, "column of a table that holds the labels", shown="COLUMN")
+    bounds: Literal["data", "none"] | tuple[float, float] = option(
+        "data", "bounds of the columns of a table: their smallest and largest values, none, or two numbers LOW,HIGH",
+        shown="data|none|LOW,HIGH",
+    )  # fmt: skip
+    frozen: tuple[str, ...] = option((), "columns of a table that no attack changes, such as age,sex", shown="NAMES")
+    class_depth: int = option(1, "levels of folders that make the name of a class in an image folder", least=1)
     init_from: str | None = option(None, "start from the weights of a finished run or in a file", shown="PATH")
     validation: float = option(None, "share of the training set held out to choose an epoch")
     epochs: int = option(None, "passes over the training set")
@@ -102,17 +96,13 @@ class Run:
 
     def __post_init__(self) -> None:
         check_method(self.method)
-        defaults = defaults_for(self.data)
-        epochs = defaults["epochs"] if self.epochs is None else self.epochs
-        scaled = {round(share * epochs) for share in defaults["milestones"]}
-        defaults["milestones"] = tuple(sorted(scaled - {0, 1}))  # a run of few epochs has no drop before its second
-        for name, value in defaults.items():
+        for name, value in scaled(defaults_for(self.data), self.epochs).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         object.__setattr__(self, "method", self.method.filled(self.data))
         if self.attack_start is None:
             object.__setattr__(self, "attack_start", self.method.attack_start)
-        if self.attack_step_size is None:
+        if self.attack_step_size is None and self.eps is not None:
             object.__setattr__(self, "attack_step_size", self.eps / 4)
         check_choices(self)
         check(self)
@@ -122,12 +112,34 @@ class Run:
         """The method's name on the command line."""
         return METHODS.name_of(type(self.method))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and self.record() == other.record()
+
+    __hash__ = object.__hash__
+
     @property
     def threat(self) -> Threat:
-        """The radius and norm of the attacks."""
+        """The radius and norm of the attacks on inputs in [0, 1]."""
+        return self.threat_in(UNIT)
+
+    def threat_in(self, domain: Domain, share: float = 1.0) -> Threat:
+        """The attacks' radius, or a share of the radius, and norm, within the bounds and units of a data set."""
         from orat.attacks.threat import Threat  # here, because it imports torch
 
-        return Threat(self.eps, self.norm)
+        return Threat(self.eps * share, self.norm, domain.low, domain.high, domain.scale)
+
+    @property
+    def unset(self) -> list[str]:
+        """The fields that wait for the data."""
+        return [name for name in BY_DATA if getattr(self, name) is None]
+
+    def filled(self, values: Mapping[str, Any]) -> Run:
+        """The run with these values in fields left None."""
+        return replace(self, **{name: value for name, value in values.items() if getattr(self, name) is None})
+
+    def fitted(self, facts: Facts) -> Run:
+        """The complete run on data of this kind, number and size."""
+        return self.filled(scaled(fitting(facts), self.epochs)) if self.unset else self
 
     @property
     def id(self) -> str:
@@ -136,8 +148,10 @@ class Run:
 
     def record(self) -> dict[str, Any]:
         """The run as plain JSON."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain |= floats(self)
+        plain = {field.name: getattr(self, field.name) for field in fields(self)} | floats(self)
+        plain |= {name: in_words(plain[name]) for name in ("data", "model", "attack")}
+        later = {field.name: field.default for field in fields(self) if field.name in LATER}
+        plain = {name: value for name, value in plain.items() if name not in later or value != later[name]}
         plain["method"] = {"name": self.method_name, **asdict(self.method), **floats(self.method)}
         return {"format": FORMAT, **json.loads(json.dumps(plain))}
 
@@ -151,8 +165,7 @@ class Run:
             )
         plain = {name: value for name, value in record.items() if name != "format"}
         method = dict(plain.pop("method"))
-        for name in ("milestones", "image_size"):
-            plain[name] = None if plain[name] is None else tuple(plain[name])
+        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
         return cls(method=method_class(method.pop("name"))(**method), **plain)
 
 
@@ -169,9 +182,15 @@ def method_class(name: str) -> type[Method]:
     return found
 
 
-def floats(value: Run | Method) -> dict[str, float]:
+def floats(value: Run | Method) -> dict[str, float | None]:
     """The fields of type float, as floats even where a whole number was given."""
-    return {name: float(getattr(value, name)) for name, hint in field_types(type(value)).items() if hint is float}
+    given = {name: getattr(value, name) for name, hint in field_types(type(value)).items() if hint is float}
+    return {name: None if number is None else float(number) for name, number in given.items()}
+
+
+def in_words(value: Any) -> str | None:
+    """A name as it is, and the class of an object in memory."""
+    return value if value is None or isinstance(value, str) else f"{IN_MEMORY}{type(value).__qualname__}"
 
 
 def check_method(method: object) -> None:
@@ -186,10 +205,10 @@ def check_method(method: object) -> None:
 
 def check(run: Run) -> None:
     """Refuses values without a meaning."""
-    if not run.eps >= 0 or (run.norm == "linf" and run.eps > 1):
-        raise InputError(
-            f"eps = {run.eps:g}: inputs live in [0, 1], so the radius does too; did you mean {run.eps:g}/255?"
-        )
+    if run.eps is not None and not run.eps >= 0:
+        raise InputError(f"eps = {run.eps:g}: the radius of an attack is a number of 0 or more")
+    if run.data in NAMES and run.norm == "linf" and run.eps > 1:
+        raise InputError(f"eps = {run.eps:g}: images live in [0, 1], so the radius does; did you mean {run.eps:g}/255?")
     if not 0 <= run.noise_rate < 1:
         raise InputError(f"noise_rate = {run.noise_rate:g}: give a share in [0, 1), such as 0.4")
     if run.noise != "none" and run.noise_rate == 0:
@@ -198,13 +217,13 @@ def check(run: Run) -> None:
         raise InputError(f"noise_rate = {run.noise_rate:g} without noise: give its kind, such as --noise symmetric")
     if run.labels is not None and run.noise != "none":
         raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
-    if not 0 <= run.validation < 1:
+    if run.validation is not None and not 0 <= run.validation < 1:
         raise InputError(f"validation = {run.validation:g}: give a share in [0, 1), such as 0.05")
     for name in ("epochs", "batch_size"):
-        if getattr(run, name) < 1:
+        if getattr(run, name) is not None and getattr(run, name) < 1:
             raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
     for name in NOT_NEGATIVE:
-        if not getattr(run, name) >= 0:
+        if getattr(run, name) is not None and not getattr(run, name) >= 0:
             raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
 
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from orat.core.errors import InputError
 from orat.core.files import replace_file
 from orat.data.source import Dataset
-from orat.training.run import Run, read_run
+from orat.training.defaults import BY_DATA
+from orat.training.run import Run, in_words, read_run
 
 
 class RunFolder:
@@ -40,7 +41,7 @@ class RunFolder:
         except Timeout:
             raise InputError(f"{self.path} is in use by another process that trains this run: wait for it") from None
         try:
-            config = {"model": run.model, "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
+            config = {"model": in_words(run.model), "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
             self.write_json("config.json", config)
             self.write_json("run.json", run.record())
             yield
@@ -50,6 +51,13 @@ class RunFolder:
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Replaces one JSON file."""
         replace_file(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
+
+    def begun(self, run: Run) -> Run:
+        """The run with fields left None as the folder's run has them, so that the same command resumes anywhere."""
+        if not run.unset or not (self.path / "run.json").is_file():
+            return run
+        there = read_run(self.path)
+        return run.filled({name: getattr(there, name) for name in (*BY_DATA, "image_size")})
 
     def check(self, run: Run) -> None:
         """Refuses a folder that belongs to another run or to something else."""
@@ -155,7 +163,8 @@ class RunFolder:
 
 def default_folder(run: Run) -> Path:
     """The folder of a run without --out: the same run, the same folder."""
-    return Path("runs") / f"{Path(run.data).stem}-{run.method_name.rpartition(':')[2]}-{run.id}"
+    name = Path(in_words(run.data) or "").stem.replace(": ", "-").replace(" ", "-")
+    return Path("runs") / f"{name}-{run.method_name.rpartition(':')[2]}-{run.id}"
 
 
 def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:

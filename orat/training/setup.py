@@ -16,12 +16,13 @@ from orat.core.errors import InputError
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
-from orat.data.source import Dataset, relabel
+from orat.data.source import Dataset, Splits, relabel
 from orat.methods.base import Scouts, Setting
 from orat.models import catalog as models
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
+from orat.training.defaults import Facts
 from orat.training.run import Run
 
 QUICK = "quick_cnn"
@@ -58,19 +59,26 @@ class Parts:
     left_out: dict[str, Any] | None = None  # the file of labels that leaves samples out, and how many
 
 
-def prepare(run: Run, data_dir: Path | None = None) -> Parts:
-    """The data of a run: read, relabeled, and split by the run's seed."""
+def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
+    """The data of a run as read, and the run with a value for every field that waited for the data."""
     splits = data.load(run.data, data_dir, run.image_size)
+    train = splits.train
+    return run.fitted(Facts(len(train), train.shape, len(train.classes), device.type)), splits
+
+
+def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None) -> Parts:
+    """The data of a complete run: read unless given, relabeled, and split by the run's seed."""
+    splits = data.load(run.data, data_dir, run.image_size) if splits is None else splits
     full, kept = labeled(run, splits.train)
     left_out: dict[str, Any] | None = None
     if len(full) < len(splits.train):
         left_out = {"run": run.labels, "cut": len(splits.train) - len(full), "of": len(splits.train)}
     order = torch.randperm(len(full), generator=torch.Generator().manual_seed(run.seed))
-    held_out = round(run.validation * len(full))
+    held_out = 0 if splits.validation else round(run.validation * len(full))
     if held_out >= len(full):
         raise InputError(f"validation = {run.validation:g} holds out all of {len(full)} samples: give a smaller share")
     ids = order[held_out:].sort().values
-    validation = full.take(order[:held_out].sort().values) if held_out else None
+    validation = full.take(order[:held_out].sort().values) if held_out else splits.validation
     return Parts(full.take(ids), validation, splits.test, kept[ids], len(full), left_out)
 
 

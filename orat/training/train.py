@@ -40,7 +40,7 @@ from orat.training.observers import (
 )
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder
-from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, setting_of
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, setting_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -81,13 +81,14 @@ def training(
 ) -> Generator[Event, None, Result]:
     """The same as a generator: yields after each step, so that several runs can take turns, and returns the result."""
     folder = RunFolder(Path(out) if out else default_folder(run))
+    run = folder.begun(run)
     folder.check(run)
     if (result := folder.result()) is not None:
         display.line(f"{folder.path} is finished already")
         return result
     where = choose_device(device)
-    parts = prepare(run, None if data_dir is None else Path(data_dir))
-    session = Session(run, folder, parts, where, display, engine)
+    run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
+    session = Session(run, folder, prepare(run, splits=splits), where, display, engine)
     return (yield from session.events(observers))
 
 
@@ -119,7 +120,7 @@ class Session:
                 state = run.method.start(setting_of(run, self.parts, predictions.to(self.device)))
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
-            learner = RunLearner(run, model, state.to(self.device), self.execution.form)
+            learner = RunLearner(run, model, state.to(self.device), self.execution.form, self.parts.train.domain)
             validate = Validate(run, model, self.parts.validation)
             extra = [] if make is None else make(self, learner)
             yield from self.train(learner, validate, extra, saved)
@@ -287,4 +288,5 @@ class Session:
         if self.parts.test is None:
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} images")
-        return evaluate(model, self.parts.test, suite(), self.run.threat, self.run.seed, self.display, searchers)
+        threat = self.run.threat_in(self.parts.train.domain)
+        return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)

@@ -12,6 +12,7 @@ from typing import Any
 from orat.core.errors import InputError
 from orat.core.options import number
 from orat.methods import AT, GAIRAT, MAIL, ORAT, RAA, ST, WMMR, AoRR, Method
+from orat.training.defaults import PAPER_CIFAR, scaled
 from orat.training.run import Run
 from orat_paper.authors import AuthorsAoRR, AuthorsORAT
 from orat_paper.outlier_labels import FILE
@@ -88,15 +89,15 @@ class Trial:
 
 def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
     """The run of a cell, with the defaults of the cell's data set at any place."""
-    fields: dict[str, Any] = dict(FIELDS[protocol])
+    fields = (scaled(PAPER_CIFAR, None) if cell.data == "clothing1m" else {}) | FIELDS[protocol]
+    fields["eps"] = AUTHORS_EPS.get(cell.eps, number(cell.eps)) if protocol == "authors" else number(cell.eps)
     data = places.of(cell)
     if is_scrambled(cell, protocol):
         data, fields["augment"] = SCRAMBLED + data, "none"
     run = Run(
         data=cell.data,
         method=method_of(cell, protocol),
-        model=cell.model or MODELS.get(cell.data),  # type: ignore[arg-type]
-        eps=AUTHORS_EPS.get(cell.eps, number(cell.eps)) if protocol == "authors" else number(cell.eps),
+        model=cell.model or MODELS.get(cell.data),
         noise=NOISES[protocol].get(cell.noise, cell.noise),  # type: ignore[arg-type]
         noise_rate=0.0 if cell.noise == "web" else cell.rate / 100,
         init_from=places.weights if cell.method == PRETRAINED else None,

@@ -73,5 +73,6 @@ def test_a_module_in_the_current_directory_is_found(here: Path) -> None:
 def test_a_module_that_needs_a_missing_one_is_named_with_it(here: Path) -> None:
     (here / "needy_module.py").write_text("import module_that_is_missing\n")
     assert_refused_in_one_line(
-        lambda: resolve("needy_module:Net"), "importing needy_module fails: No module named 'module_that_is_missing'"
+        lambda: resolve("needy_module:Net"),
+        "importing needy_module fails with ModuleNotFoundError: No module named 'module_that_is_missing'",
     )

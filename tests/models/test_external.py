@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     yield tmp_path
-    for name in [name for name in sys.modules if name.startswith(("orat_external_", "somebodys", "neighbor"))]:
+    for name in [name for name in sys.modules if name.startswith(("orat_file_", "somebodys", "neighbor"))]:
         del sys.modules[name]
 
 
@@ -168,17 +168,17 @@ def test_a_network_that_is_itself_wrapped_keeps_the_prefix(folder: Path) -> None
         ("somebodys.needy:build", "importing somebodys.needy fails with ModuleNotFoundError: No module named 'not_in"),
         ("somebodys.broken:build", "importing somebodys.broken fails with SyntaxError"),
         ("somebodys/broken.py:build", "importing somebodys/broken.py fails with SyntaxError"),
-        ("somebodys.nets:biuld", "unknown function in somebodys.nets: 'biuld': did you mean 'build'?"),
+        ("somebodys.nets:biuld", "unknown name in somebodys.nets: 'biuld': did you mean 'build'?"),
         ("somebodys.attribute:build", "importing somebodys.attribute fails with AttributeError: module 'math'"),
-        ("some-body:build", "importing some-body fails with ValueError: invalid format"),
-        ("script.py:biuld", "unknown function in script.py: 'biuld': did you mean 'build'?"),
+        ("some-body:build", "model 'some-body:build' names no function"),
+        ("script.py:biuld", "unknown name in script.py: 'biuld': did you mean 'build'?"),
         ("script.py:breaks", "script.py:breaks fails with KeyError: 'no such"),
         ("script.py:leaves", "script.py:leaves fails with SystemExit: 2"),
         ("script.py:asks", "fails with TypeError: asks() missing 1 required positional argument: 'classes'"),
         ("script.py:number", "script.py:number returns a int, not a network: give a function"),
         ("script.py:instance", "script.py:instance is a Net, not a function"),
         ("neighbor.py:INPUTS", "neighbor.py:INPUTS is a int, not a function"),
-        ("neighbor.py:build", "neighbor.py has no 'build' and defines no other function"),
+        ("neighbor.py:build", "unknown name in neighbor.py: 'build'"),
     ],
 )
 def test_a_function_that_gives_no_network_is_refused_in_one_line(folder: Path, spec: str, words: str) -> None:

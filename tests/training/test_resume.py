@@ -142,7 +142,7 @@ def test_the_seconds_of_a_result_are_those_of_all_sittings(
 def test_predictions_in_the_folder_are_used_and_not_made_again(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[str], Path]
 ) -> None:
-    run = run_of(tiny, EVERY["orat automatic"])
+    run, expected = run_of(tiny, EVERY["orat automatic"]), whole("orat automatic")
     monkeypatch.setattr(Session, "train", stopped)
     with pytest.raises(KeyboardInterrupt):  # at the change from cross-fitting to training
         train(run, tmp_path, display=SILENT)
@@ -151,7 +151,7 @@ def test_predictions_in_the_folder_are_used_and_not_made_again(
     monkeypatch.undo()
     monkeypatch.setattr(training, "scout_learner", None)
     train(run, tmp_path, display=SILENT)
-    assert_same(whole("orat automatic"), tmp_path)
+    assert_same(expected, tmp_path)
 
 
 def stopped(*_: Any) -> None:

@@ -13,7 +13,8 @@ from refusals import assert_refused_in_one_line
 from orat.core.errors import InputError
 from orat.core.options import number, radius, size, size_text
 from orat.methods import AT, ORAT, AoRR, Method
-from orat.training.run import DEFAULTS, Run, read_run
+from orat.training.defaults import DEFAULTS
+from orat.training.run import Run, read_run
 
 
 def test_a_run_is_complete_with_the_papers_schedule_for_mnist() -> None:

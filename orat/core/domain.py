@@ -1,0 +1,21 @@
+"""The domain of the inputs of a data set. Imports no torch, to keep help texts quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values that inputs can have: bounds, and the unit of each feature; features are those of the flat input.
+
+    Images lie in [0, 1] and have one unit. Columns of a table have their own bounds, or None, and their own units, such
+    as standard deviations; a feature with unit 0 is frozen: no attack changes it.
+    """
+
+    low: float | tuple[float, ...] | None = 0.0
+    high: float | tuple[float, ...] | None = 1.0
+    scale: tuple[float, ...] | None = None
+
+
+UNIT = Domain()
