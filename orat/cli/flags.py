@@ -6,8 +6,10 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
+from orat.cli.config import read_config
 from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
 from orat.core.options import field_types, flag, literal, text_of, whole
@@ -144,7 +146,10 @@ def add_run_flags(one: Parser) -> None:
 
     The values stay texts, in `arguments.texts` by field, until `run_from` reads them.
     """
-    one.set_defaults(texts={})
+    one.set_defaults(texts={}, base={})
+    settings = one.add_argument_group("file of settings")
+    settings.add_argument("--config", metavar="FILE", help="TOML file with values of flags, such as the run.toml of a run")
+    settings.add_argument("--trust", action="store_true", help="run code that the file names as module:attribute")
     by_name = {field.name: field for field in fields(Run)}
     grouped = {"method": [name for name in by_name if not any(name in group for group in GROUPS.values())], **GROUPS}
     for title, names in grouped.items():
@@ -153,14 +158,44 @@ def add_run_flags(one: Parser) -> None:
             by_data = name in BY_DATA or any(name in defaults for defaults in DEFAULTS.values())
             add_flag(group, by_name[name], field_types(Run)[name], "by data set" if by_data else None)
     one.epilog = f"Methods have flags of their own; see {one.prog} --method orat --help."
-    one.grow = partial(add_method_flags, one)
+    one.grow = partial(grow, one)
 
 
-def add_method_flags(one: Parser, words: list[str]) -> None:
-    """Adds the flags of the methods that a command line names."""
+def grow(one: Parser, words: list[str]) -> None:
+    """Reads the file of settings that a command line names, and adds the flags of all methods that are named."""
+    settings = Parser(add_help=False)
+    settings.add_argument("--config", nargs="?")
+    settings.add_argument("--trust", action="store_true")
+    first, _ = settings.parse_known_args(words)
+    names = named_methods(words)
+    if first.config is not None:
+        config = read_config(Path(first.config), given_fields(words), names, first.trust)
+        one.set_defaults(texts=config.texts, base=config.texts, **config.places)
+        names = names or [config.texts[name] for name in ("method",) if name in config.texts]
+    add_method_flags(one, names)
+
+
+def given_fields(words: list[str]) -> set[str]:
+    """The fields that a command line sets, those of --vary and --over among them."""
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    return {name.removeprefix("--").replace("-", "_") for name in flags} | varied(words).keys()
+
+
+def varied(words: list[str]) -> dict[str, str]:
+    """The fields of --vary and --over, each with its values."""
+    first = Parser(add_help=False)
+    for name in ("--vary", "--over"):
+        first.add_argument(name, nargs="?", action="append", default=[], dest="several")
+    arguments, _ = first.parse_known_args(words)
+    parts = (text.partition("=") for text in arguments.several if text)
+    return {name.strip().removeprefix("--").replace("-", "_"): values for name, _, values in parts}
+
+
+def add_method_flags(one: Parser, names: list[str]) -> None:
+    """Adds the flags of methods."""
     known = {action.dest for action in one._actions}
-    one.epilog = None if named_methods(words) else one.epilog
-    for name in named_methods(words):
+    one.epilog = None if names else one.epilog
+    for name in names:
         cls = method_class(name)
         group = one.add_argument_group(f"method {name}")
         for field in fields(cls):
@@ -173,12 +208,9 @@ def named_methods(words: list[str]) -> list[str]:
     """The methods after --method, and those that --vary or --over list."""
     first = Parser(add_help=False)
     first.add_argument("--method", nargs="?", action="append", default=[])
-    for name in ("--vary", "--over"):
-        first.add_argument(name, nargs="?", action="append", default=[], dest="several")
     arguments, _ = first.parse_known_args(words)
-    varied = [text.partition("=")[2] for text in arguments.several if text and text.startswith("method=")]
-    names = [*arguments.method, *(name for text in varied for name in listed(text))]
-    return [name for name in dict.fromkeys(names) if name in METHODS or ":" in name]
+    names = [*arguments.method, *listed(varied(words).get("method"))]
+    return [name for name in dict.fromkeys(names) if name and (name in METHODS or ":" in name)]
 
 
 class Text(Action):

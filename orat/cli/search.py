@@ -53,9 +53,9 @@ def run(arguments: Namespace) -> int:
 
     axes = axes_of(over)
     for axis in axes:
-        if axis.field in arguments.texts:
-            given = f"{flag(axis.field)} {arguments.texts[axis.field]}"
-            raise InputError(f"both {given} and --over {axis.field}: give one of them")
+        text = arguments.texts.get(axis.field)
+        if text is not None and text != arguments.base.get(axis.field):
+            raise InputError(f"both {flag(axis.field)} {text} and --over {axis.field}: give one of them")
     plan = SearchPlan(arguments.texts, axes, arguments.by, trials, seed)
     execution = Execution(arguments.data_dir, arguments.device, Display(not arguments.quiet), arguments.engine, at_once)
     out = Path(arguments.out)

@@ -19,9 +19,11 @@ from torch import Tensor, nn
 
 from orat.core.errors import InputError
 from orat.core.files import replace_file
+from orat.core.registry import names_code
 from orat.data.source import Dataset
 from orat.training.defaults import BY_DATA
-from orat.training.run import Run, in_words, read_run
+from orat.training.run import IN_MEMORY, Run, in_words, read_run
+from orat.training.toml import as_toml
 
 
 class RunFolder:
@@ -44,6 +46,7 @@ class RunFolder:
             config = {"model": in_words(run.model), "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
             self.write_json("config.json", config)
             self.write_json("run.json", run.record())
+            replace_file(self.path / "run.toml", as_toml(run).encode())
             yield
         finally:
             self.lock.release()
@@ -54,9 +57,11 @@ class RunFolder:
 
     def begun(self, run: Run) -> Run:
         """The run with fields left None as the folder's run has them, so that the same command resumes anywhere."""
-        if not run.unset or not (self.path / "run.json").is_file():
+        if not (self.path / "run.json").is_file():
             return run
         there = read_run(self.path)
+        if run.model is None and isinstance(there.model, str) and not_by_name(there.model):
+            raise InputError(f"{self.path} trains the model {there.model}: give the same command or call again")
         return run.filled({name: getattr(there, name) for name in (*BY_DATA, "image_size")})
 
     def check(self, run: Run) -> None:
@@ -159,6 +164,11 @@ class RunFolder:
         """Writes the result, whose presence means done, and removes what only an unfinished run needs."""
         self.write_json("result.json", result)
         (self.path / "resume.pt").unlink(missing_ok=True)
+
+
+def not_by_name(model: str) -> bool:
+    """Whether a recorded network is code or an object in memory, which a record alone never brings back."""
+    return names_code(model) or model.startswith(IN_MEMORY)
 
 
 def default_folder(run: Run) -> Path:
