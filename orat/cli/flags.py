@@ -148,7 +148,7 @@ def add_run_flags(one: Parser) -> None:
     """
     one.set_defaults(texts={}, base={})
     settings = one.add_argument_group("file of settings")
-    settings.add_argument("--config", metavar="FILE", help="TOML file with values of flags, such as the run.toml of a run")
+    settings.add_argument("--config", metavar="FILE", help="values of flags in TOML, such as the run.toml of a run")
     settings.add_argument("--trust", action="store_true", help="run code that the file names as module:attribute")
     by_name = {field.name: field for field in fields(Run)}
     grouped = {"method": [name for name in by_name if not any(name in group for group in GROUPS.values())], **GROUPS}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import Field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, fields
 from textwrap import shorten
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from orat.core.errors import InputError, unknown
 from orat.core.options import PIXEL, field_types, in_pixels, reader, text_of, written
 from orat.training.run import Run, in_words
-from orat.training.text import comes_back, methods_with
+from orat.training.text import comes_back, methods_with, without
+
+if TYPE_CHECKING:
+    from orat.methods.base import Method
 
 LETTERS = 80  # of a comment
 HEAD = """\
@@ -25,18 +28,19 @@ Declared = Mapping[str, tuple[Field[Any], Any]]  # fields by name, each with its
 
 def as_toml(run: Run) -> str:
     """All fields of a run and of its method, each with its help; a field that has no text form is a comment."""
-    method, entries = run.method, []
-    for one in fields(Run):
-        if one.name == "method":
-            entries.append(entry(one, str, run.method_name, False))
-        else:
-            derived = "unset" in one.metadata and comes_back(run, {one.name: None})
-            entries.append(entry(one, field_types(Run)[one.name], getattr(run, one.name), derived))
-    entries += [f"\n# of the method {plain(run.method_name)}"] if fields(method) else []
-    for one in fields(method):
-        derived = "unset" in one.metadata and comes_back(run, {"method": replace(method, **{one.name: None})})
-        entries.append(entry(one, field_types(type(method))[one.name], getattr(method, one.name), derived))
-    return HEAD + "\n".join(entries) + "\n"
+    method = run.method
+    own = entries(run, lambda one: comes_back(run, {one.name: None}))
+    its = list(entries(method, lambda one: comes_back(run, {"method": without(method, one)})))
+    title = [f"\n# of the method {plain(run.method_name)}"] if its else []
+    return HEAD + "\n".join([*own, *title, *its]) + "\n"
+
+
+def entries(owner: Run | Method, derived: Callable[[Field[Any]], bool]) -> Iterator[str]:
+    """The line of each field; `derived` says whether a field has the value that it gets where it is left out."""
+    hints = field_types(type(owner)) | {"method": str}
+    for one in fields(owner):
+        value = owner.method_name if isinstance(owner, Run) and one.name == "method" else getattr(owner, one.name)
+        yield entry(one, hints[one.name], value, "unset" in one.metadata and derived(one))
 
 
 def entry(one: Field[Any], hint: Any, value: Any, derived: bool) -> str:
@@ -69,7 +73,7 @@ def literal(value: Any, quotients: bool = False) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        pixels = round(value * PIXEL) if quotients and in_pixels(value, "linf") else 0
+        pixels = round(value * PIXEL) if quotients and 0 < value < 1 and in_pixels(value, "linf") else 0
         return f'"{pixels}/{PIXEL}"' if pixels and pixels / PIXEL == value else float.__repr__(value)
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(literal, value))}]"
