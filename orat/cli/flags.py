@@ -147,18 +147,23 @@ def add_run_flags(one: Parser) -> None:
     The values stay texts, in `arguments.texts` by field, until `run_from` reads them.
     """
     one.set_defaults(texts={}, base={})
-    settings = one.add_argument_group("file of settings")
-    settings.add_argument("--config", metavar="FILE", help="values of flags in TOML, such as the run.toml of a run")
-    settings.add_argument("--trust", action="store_true", help="run code that the file names as module:attribute")
     by_name = {field.name: field for field in fields(Run)}
-    grouped = {"method": [name for name in by_name if not any(name in group for group in GROUPS.values())], **GROUPS}
+    grouped = {"run": [name for name in by_name if not any(name in group for group in GROUPS.values())], **GROUPS}
     for title, names in grouped.items():
         group = one.add_argument_group(title)
         for name in names:
             by_data = name in BY_DATA or any(name in defaults for defaults in DEFAULTS.values())
-            add_flag(group, by_name[name], field_types(Run)[name], "by data set" if by_data else None)
+            add_flag(group, by_name[name], field_types(Run)[name], "by data" if by_data else None)
+        if title == "run":
+            add_config_flags(group)
     one.epilog = f"Methods have flags of their own; see {one.prog} --method orat --help."
     one.grow = partial(grow, one)
+
+
+def add_config_flags(group: Any) -> None:
+    """Adds the flags of a file of settings, which `grow` reads before all others."""
+    group.add_argument("--config", metavar="FILE", help="values of flags in TOML, such as the run.toml of a run")
+    group.add_argument("--trust", action="store_true", help="run code that FILE names as module:attribute")
 
 
 def grow(one: Parser, words: list[str]) -> None:

@@ -83,7 +83,7 @@ def test_every_field_of_a_run_has_a_flag_in_a_group_and_methods_add_theirs(
     own = {flag(field.name) for field in fields(Run)}
     assert own <= flags_in(plain)
     titles = re.findall(r"^([a-z ]+):$", plain, re.MULTILINE)
-    assert titles == ["options", "method", *GROUPS, "execution"]
+    assert titles == ["options", "run", *GROUPS, "execution"]
     for method in METHODS:
         more = flags_in(helped(capsys, command, "--method", method)) - flags_in(plain)
         assert more == {flag(field.name) for field in fields(METHODS[method])}

@@ -192,7 +192,7 @@ def test_run_json_is_the_run_and_config_json_tells_the_network(tiny: str, tmp_pa
 
 def test_a_finished_folder_holds_no_more_than_its_files(tiny: str, tmp_path: Path) -> None:
     train(quick(tiny, ORAT(scout_epochs=1), epochs=1), tmp_path, display=SILENT)
-    kept = {"run.json", "config.json", "history.jsonl", "cross_fit.jsonl", "result.json"}
+    kept = {"run.json", "run.toml", "config.json", "history.jsonl", "cross_fit.jsonl", "result.json"}
     kept |= {f"{name}.safetensors" for name in ("model", "state", "chosen", "predictions")}
     assert {name for name in contents(tmp_path) if name != ".lock"} == kept
     predictions = RunFolder(tmp_path).load_tensors("predictions")
