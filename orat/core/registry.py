@@ -51,7 +51,7 @@ class Registry(Mapping[str, T]):
         """The object of a name in the table, or at `module:attribute`."""
         if name in self:
             return self[name]
-        if ":" not in name:
+        if ":" not in name and not name.endswith(".py"):
             raise unknown(self.kind, name, self)
         found: T = resolve(name)
         return found
@@ -100,6 +100,16 @@ def resolve(spec: str) -> Any:
         raise no_attribute(where, attribute, owner) from error
 
 
+def loaded(path: str) -> Any:
+    """The object at an import path whose module is imported already, else None; imports nothing."""
+    where, _, attribute = path.rpartition(":")
+    owner = sys.modules.get(name_of_file(Path(where)) if where.endswith(".py") else where)
+    try:
+        return attrgetter(attribute)(owner)
+    except AttributeError:
+        return None
+
+
 def no_attribute(where: str, name: str, module: ModuleType) -> InputError:
     """The error for an unknown name, with the most similar name of the module; its own come before imported names."""
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
@@ -137,7 +147,7 @@ def module_of_file(file: Path) -> ModuleType:
     """The module of a file, run once; it may import its neighbors, as when run as a script."""
     if not file.is_file():
         raise InputError(f"there is no file {file}: give path/file.py:attribute")
-    name = f"orat_file_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"  # no name of another module
+    name = name_of_file(file)
     if name in sys.modules:
         return sys.modules[name]
     make_importable(file.parent)
@@ -153,6 +163,11 @@ def module_of_file(file: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def name_of_file(file: Path) -> str:
+    """The name of the module of a file, which no other module has."""
+    return f"orat_file_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
 
 
 def make_importable(folder: Path) -> None:

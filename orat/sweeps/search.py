@@ -95,7 +95,8 @@ def search(
     settings, also from ranges such as "0.05..0.5" or "log:0.001..0.1". A row has the validation accuracy at the chosen
     epoch. Validation labels can be wrong, so the accuracy ranks settings and is no estimate.
     """
-    plan = SearchPlan(texts_of(run), axes_of(over), by, trials, seed)
+    texts = texts_of(run) | {"method": type(run.method)}  # the class itself: a name may lead nowhere
+    plan = SearchPlan(texts, axes_of(over, texts), by, trials, seed)
     return carry_out(plan, Path(out), Execution(data_dir, device, display or Display(), engine, at_once), show_test)
 
 

@@ -27,6 +27,7 @@ from orat.training.run import Run
 
 QUICK = "quick_cnn"
 ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
+USUAL_STEPS = 10  # of an attack whose steps are unknown
 ANOTHER = 1_000_003  # added to the seed for each scout network
 FOLDS, MOST_FOLDS = 2, 20
 EPOCHS, STEPS = 36, 3500  # of quick networks: enough of either
@@ -130,8 +131,9 @@ def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan
     """Scout networks with as many epochs as help, regardless of cost."""
     train, n = parts.train, len(parts.train)
     model = scouts.model or cheaper(run, train)
+    steps = USUAL_STEPS if run.attack is not None else run.attack_steps
     theirs, own = operations(run, train, model), operations(run, train, run.model)
-    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # predicting is a forward pass
+    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * steps + LEARNED))  # predicting is a forward pass
     batch_size = min(LARGEST_BATCH, max(run.batch_size, n // FEWEST_STEPS))
     epochs = max(EPOCHS, ceil(STEPS * batch_size / n))
     make = partial(another, replace(run, model=model), train)
