@@ -18,8 +18,9 @@ from orat.sweeps.space import DECIDE_DATA, Axis, Choice, Range, axes_of, choices
 from orat.sweeps.trials import Trials, silence
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
+from orat.training.rehearsal import rehearse
 from orat.training.run import Run
-from orat.training.setup import Parts, build_model, plan_for, prepare, setting_of
+from orat.training.setup import Parts, build_model, plan_for, prepare, state_of
 from orat.training.text import Texts, texts_of
 from orat.training.train import train
 
@@ -213,9 +214,9 @@ class Check:
         model = build_model(plain, parts.train)
         if run.init_from is not None:
             load_first(model, run, run.init_from)
-        if (scouts := run.method.scouts()) is None:
-            run.method.start(setting_of(plain, parts))
-        else:
+        scouts = run.method.scouts()
+        rehearse(plain, parts.train, model, state_of(plain, parts) if scouts is None else None)
+        if scouts is not None:
             plan_for(plain, parts, scouts).make(0)
 
     def parts(self, run: Run) -> Parts:

@@ -67,7 +67,12 @@ def floats(value: DataclassInstance) -> dict[str, float | None]:
 
 def in_words(value: Any) -> str | None:
     """A name as it is, and the class of an object in memory."""
-    return value if value is None or isinstance(value, str) else f"{IN_MEMORY}{qualname(value)}"
+    return None if value is None else name_of(value)
+
+
+def name_of(value: Any) -> str:
+    """A name as it is, and the class of an object in memory."""
+    return value if isinstance(value, str) else f"{IN_MEMORY}{qualname(value)}"
 
 
 def qualname(value: Any) -> str:

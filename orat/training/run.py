@@ -123,6 +123,11 @@ class Run:
     __hash__ = object.__hash__
 
     @property
+    def has_own_method(self) -> bool:
+        """Whether the method is not part of the package."""
+        return self.method_name not in METHODS
+
+    @property
     def threat(self) -> Threat:
         """The radius and norm of the attacks on inputs in [0, 1]."""
         return self.threat_in(UNIT)

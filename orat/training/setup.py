@@ -17,7 +17,7 @@ from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, Splits, relabel
-from orat.methods.base import Scouts, Setting
+from orat.methods.base import Scouts, Setting, State
 from orat.models import catalog as models
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.quick_cnn import QuickCNN
@@ -100,6 +100,14 @@ def setting_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> Set
     labels = train.labels if predictions is None else train.labels.to(predictions.device)
     counts = len(train), parts.total, len(train.classes), steps, run.epochs
     return Setting(*counts, run.milestones, *attack, labels, predictions)
+
+
+def state_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> State:
+    """The state of the run's method at the beginning."""
+    state = run.method.start(setting_of(run, parts, predictions))
+    if not isinstance(state, State):
+        raise InputError(f"start of {run.method_name} gives {type(state).__name__}: return an orat.State")
+    return state
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:
