@@ -204,11 +204,7 @@ class Adversary:
     def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
         """The images after an attack on an objective of the logits, one number per sample."""
         attack = self.attack
-        if not isinstance(attack, Ascent):
-            raise InputError(
-                f"the method ascends an objective of its own, and {type(attack).__name__} attacks labels only: derive "
-                "the attack from orat.attacks.Ascent, or leave --attack out"
-            )
+        assert isinstance(attack, Ascent)
         if self.sight is not None and type(attack).maximize is Ascent.maximize:
             logits = self.sight.logits
             uphill = partial(gradient_at, lambda adv: objective(logits(adv)))

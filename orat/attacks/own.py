@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import Adversary, Attack, frozen
+from orat.attacks.base import Adversary, Ascent, Attack, frozen
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.errors import InputError
 from orat.core.random import Randomness
@@ -34,6 +34,9 @@ class Function(Attack):
         with frozen(model, self.mode), torch.enable_grad():
             return self.function(model, x, y, threat, randomness)
 
+    def __str__(self) -> str:
+        return self.function.__name__
+
 
 def as_attack(given: Any, name: str) -> Attack:
     """The attack of a class, which is called without arguments, of a value as it is, or of a function."""
@@ -41,6 +44,7 @@ def as_attack(given: Any, name: str) -> Attack:
         with as_input_error(f"{name}()", "give its fields defaults, or name a value, such as MINE = MyAttack(3)"):
             given = given()
     if isinstance(given, Attack):
+        check_calls(type(given))
         return given
     if inspect.isroutine(given):
         return Function(given)
@@ -49,6 +53,14 @@ def as_attack(given: Any, name: str) -> Attack:
         f"{name} is a {kind}, no attack: give a class derived from orat.Attack, a value of one, or a function "
         "attack(model, x, y, threat, draws)"
     )
+
+
+def check_calls(cls: type[Attack]) -> None:
+    """Refuses a class that does not say how it attacks."""
+    if cls.__call__ is Attack.__call__:
+        raise InputError(f"{cls.__name__} has no __call__: define __call__(self, model, x, y, threat, draws=None)")
+    if issubclass(cls, Ascent) and cls.climb is Ascent.climb and cls.maximize is Ascent.maximize:
+        raise InputError(f"{cls.__name__} has no climb: define climb(self, uphill, x, threat, draws, move=None)")
 
 
 def check_form(adv: object, x: Images, name: str) -> Images:
@@ -75,6 +87,13 @@ def check_inside(adv: Images, x: Images, threat: Threat, name: str) -> None:
     )
 
 
+def try_out(attack: Attack, name: str, model: nn.Module, x: Images, y: Labels, threat: Threat) -> None:
+    """Refuses an attack of a user that fails on a few samples."""
+    with as_input_error(f"the attack {name}", "correct the code"):
+        adv = check_form(attack(model, x, y, threat), x, name)
+        check_inside(adv, x, threat, name)
+
+
 @dataclass(frozen=True)
 class CheckedAdversary(Adversary):
     """The attack of one training step by an attack that a run names: what it gives is checked."""
@@ -89,6 +108,11 @@ class CheckedAdversary(Adversary):
 
     def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
         """The images after an attack on an objective of the logits, one number per sample."""
+        if not isinstance(self.attack, Ascent):
+            raise InputError(
+                f"the method ascends an objective of its own, and the attack {self.name} attacks labels only: derive "
+                "the attack from orat.attacks.Ascent, or leave --attack out"
+            )
         return self.checked(super().maximize(x, objective), x)
 
     def checked(self, adv: object, x: Images) -> Images:

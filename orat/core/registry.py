@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
+import sysconfig
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +14,11 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
+from os import sep
 from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import shorten
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -126,7 +130,21 @@ def as_input_error(what: str, advice: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         text = shorten(line_of(error), LETTERS, placeholder=" ...")
-        raise InputError(f"{what} fails with {type(error).__name__}: {text}; {advice}") from error
+        raise InputError(f"{what} fails with {type(error).__name__}: {text}{place_of(error)}; {advice}") from error
+
+
+def place_of(error: BaseException) -> str:
+    """The last line of a user's code before an error, in words; empty if the error is in no file of theirs."""
+    ours = [str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), f"{sep}torch{sep}", "<"]
+    frames = [frame for frame in extract_tb(error.__traceback__) if not any(part in frame.filename for part in ours)]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def digest_of(spec: str) -> str:
+    """A hash of the file that holds the object at an import path."""
+    where = spec.rpartition(":")[0]
+    file = where if where.endswith(".py") else module_of(where).__file__
+    return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
 def module_of(name: str) -> ModuleType:
