@@ -9,8 +9,9 @@ from orat.attacks.pgd import PGD
 from orat.attacks.square import Square
 from orat.attacks.suite import attack, suite
 from orat.attacks.threat import Threat
+from orat.core.random import normal, uniform
 
 __all__ = [
     "APGD", "FAB", "PGD", "Adversary", "Ascent", "Attack", "AutoAttack", "CarliniWagner", "Sight", "Square", "Threat",
-    "attack", "suite",
+    "attack", "normal", "suite", "uniform",
 ]  # fmt: skip

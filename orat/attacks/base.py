@@ -34,6 +34,7 @@ class Attack:
     half: ClassVar[torch.dtype | None] = None  # half precision that is good enough to search in
     exact: ClassVar[bool] = False  # whether matrix products need full float32 precision on a GPU
     any_bounds: ClassVar[bool] = False  # whether threats other than [0, 1] without a scale are possible
+    mode: str = "eval"  # of the network during the attack: eval or train
 
     def __call__(
         self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
@@ -70,9 +71,22 @@ class Attack:
 
 
 class Ascent(Attack):
-    """An attack that ascends any objective of the input, not only the loss against a label."""
+    """An attack that ascends any objective of the input, not only the loss against a label: a subclass has `climb`."""
 
-    mode: str  # of the network during the attack: eval or train
+    loss: Callable[[Tensor, Tensor], Tensor] = staticmethod(cross_entropy)  # of logits and labels, one number a sample
+
+    def __call__(
+        self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
+    ) -> Images:
+        """The inputs after an ascent of the loss."""
+        threat, randomness = self.prepared(threat, x, draws)
+        with frozen(model, self.mode):
+            return self.maximize(lambda adv: self.loss(model(adv), y), x, threat, randomness)
+
+    @property
+    def single(self) -> bool:
+        """Whether a call is one climb of the loss, whose gradients a faster form of the network can give."""
+        return type(self).__call__ is Ascent.__call__ and type(self).maximize is Ascent.maximize
 
     def climb(
         self,
@@ -125,7 +139,14 @@ def gradient_at(objective: Callable[[Images], PerSample], x: Images) -> Images:
     """The gradient of each objective by its input, also where the caller disabled gradients."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        return gradient_of(objective(x), x)
+        losses = objective(x)
+        if not isinstance(losses, Tensor) or losses.shape != (len(x),):
+            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise InputError(
+                f"the loss of the attack gives {shape} for {len(x)} samples: give one number per sample, without "
+                "mean or sum"
+            )
+        return gradient_of(losses, x)
 
 
 def gradient_of(losses: PerSample, x: Images) -> Images:
@@ -165,38 +186,47 @@ class Sight(Protocol):
 class Adversary:
     """The attack of one training step, as a method sees it."""
 
-    attack: Ascent
+    attack: Attack
     threat: Threat
     model: nn.Module
     generator: Randomness
     sight: Sight | None = None  # replaces the network where given
 
     def __call__(self, x: Images, y: Labels) -> Images:
-        """The images after an attack on their cross-entropy."""
-        if self.sight is None:
-            return self.attack(self.model, x, y, self.threat, self.generator)
-        gradient = self.sight.gradient
-        return self.attack.climb(lambda adv: gradient(adv, y), x, self.threat, self.generator, self.sight.move)
+        """The images after an attack on the loss of the attack, by default their cross-entropy."""
+        attack, sight = self.attack, self.sight
+        if sight is None or not isinstance(attack, Ascent) or not attack.single:
+            return attack(self.model, x, y, self.threat, self.generator)
+        if attack.loss is not cross_entropy:
+            return self.maximize(x, lambda logits: attack.loss(logits, y))
+        return attack.climb(lambda adv: sight.gradient(adv, y), x, self.threat, self.generator, sight.move)
 
     def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
         """The images after an attack on an objective of the logits, one number per sample."""
-        if self.sight is not None:
+        attack = self.attack
+        assert isinstance(attack, Ascent)
+        if self.sight is not None and type(attack).maximize is Ascent.maximize:
             logits = self.sight.logits
             uphill = partial(gradient_at, lambda adv: objective(logits(adv)))
-            return self.attack.climb(uphill, x, self.threat, self.generator, self.sight.move)
+            return attack.climb(uphill, x, self.threat, self.generator, self.sight.move)
         self.threat.check_inputs(x)
-        with frozen(self.model, self.attack.mode):
-            return self.attack.maximize(lambda adv: objective(self.model(adv)), x, self.threat, self.generator)
+        with frozen(self.model, attack.mode):
+            return attack.maximize(lambda adv: objective(self.model(adv)), x, self.threat, self.generator)
 
     def traced(self, x: Images, y: Labels) -> tuple[Images, Tensor]:
-        """The images after an attack on their cross-entropy, and the logits before each step: (steps, n, classes)."""
+        """The images after an attack on their loss, and the logits before each step: (steps, n, classes)."""
         iterates = []
+        loss = getattr(self.attack, "loss", cross_entropy)
 
         def objective(logits: Tensor) -> Tensor:
             iterates.append(logits.detach())
-            return cross_entropy(logits, y)
+            losses: Tensor = loss(logits, y)
+            return losses
 
-        return self.maximize(x, objective), torch.stack(iterates)
+        adv = self.maximize(x, objective)
+        if {len(logits) for logits in iterates} != {len(x)}:
+            raise InputError("the method counts the steps of the attack: evaluate all samples in one step or more")
+        return adv, torch.stack(iterates)
 
     def logits(self, x: Images) -> Logits:
         """The logits as the attack sees them: in its mode, without a graph."""

@@ -54,6 +54,9 @@ class PGD(Ascent):
         """The inputs after the last step of the last attempt, or of the first attempt that succeeds."""
         threat, randomness = self.prepared(threat, x, draws)
 
+        if self.restarts == 1:
+            return super().__call__(model, x, y, threat, randomness)
+
         def attempt(sample: Indices, number: Indices) -> tuple[Images, Tensor]:
             labels = y[sample]
             streams = fork(take(randomness, sample), number)
@@ -61,9 +64,12 @@ class PGD(Ascent):
             return adv, wrong(model, adv, labels)
 
         with frozen(model, self.mode):
-            if self.restarts == 1:
-                return self.maximize(lambda adv: self.loss(model(adv), y), x, threat, randomness)
             return attempts(attempt, x, self.restarts)
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one attempt."""
+        return type(self).__call__ is PGD.__call__ and type(self).maximize is Ascent.maximize and self.restarts == 1
 
     def work(self, threat: Threat, classes: int) -> int:
         """One gradient per step."""

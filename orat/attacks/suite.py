@@ -9,10 +9,12 @@ from orat.attacks.apgd import APGD
 from orat.attacks.autoattack import STANDARD, AutoAttack
 from orat.attacks.base import Attack
 from orat.attacks.carlini_wagner import CarliniWagner
+from orat.attacks.own import as_attack
 from orat.attacks.pgd import PGD
 from orat.attacks.reference import AutoAttackReference
 from orat.core.errors import unknown
 from orat.core.losses import cw, margin
+from orat.core.registry import names_code, resolve
 
 PAPER = ("fgsm", "pgd20", "cw")
 
@@ -43,8 +45,10 @@ def suite(names: Iterable[str] = PAPER) -> dict[str, Attack]:
 
 
 def attack(name: str) -> Attack:
-    """The attack with this name; pgd50x10 is PGD with 50 steps and 10 restarts."""
+    """The attack with this name or at this import path; pgd50x10 is PGD with 50 steps and 10 restarts."""
     check_names([name])
+    if names_code(name):
+        return as_attack(resolve(name), name)
     if match := ANY_PGD.fullmatch(name):
         return PGD(int(match[1]), restarts=int(match[2] or 1))
     return ATTACKS[name]
@@ -53,5 +57,6 @@ def attack(name: str) -> Attack:
 def check_names(names: Iterable[str]) -> None:
     """Refuses unknown names."""
     for name in names:
-        if name not in ATTACKS and not ANY_PGD.fullmatch(name):
-            raise unknown("attack", name, [*ATTACKS, "pgd50x10 (PGD: steps, restarts)"])
+        if name not in ATTACKS and not ANY_PGD.fullmatch(name) and not names_code(name):
+            yours = "module:name or file.py:name (yours)"
+            raise unknown("attack", name, [*ATTACKS, "pgd50x10 (PGD: steps, restarts)", yours])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -13,9 +14,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from orat.cli.flags import default_of
-from orat.core.options import flag
+from orat.cli.flags import default_text
+from orat.core.errors import unknown
+from orat.core.options import field_types, flag, has_text
+from orat.core.registry import names_code
 from orat.methods import METHODS
+from orat.training.text import method_class
 
 if TYPE_CHECKING:
     from orat.methods import Method
@@ -34,16 +38,16 @@ class Card:
 
     name: str
     title: str
-    objective: str  # in a line
-    idea: str  # in two sentences
-    formula: str
-    paper: str
-    defaults: str  # and their sources
-    weaknesses: str
-    differences: str
-    attacks: bool
-    forward: int  # passes of a training step, without those of the attack
-    backward: int
+    idea: str  # in two sentences; of a user's method, its docstring
+    objective: str = ""  # in a line
+    formula: str = ""
+    paper: str = ""
+    defaults: str = ""  # and their sources
+    weaknesses: str = ""
+    differences: str = ""
+    attacks: bool = True
+    forward: int = 0  # passes of a training step, without those of the attack; 0: unknown
+    backward: int = 0
     ours: str = ""
 
     def cost(self, steps: int) -> tuple[int, int]:
@@ -54,6 +58,8 @@ class Card:
     @property
     def passes(self) -> str:
         """The cost in words, with K attack steps."""
+        if not self.forward:
+            return ""
         if not self.attacks:
             return f"{self.forward} forward and {self.backward} backward pass; no attack"
         return f"K + {self.forward} forward and K + {self.backward} backward passes, K being the steps of the attack"
@@ -61,9 +67,11 @@ class Card:
     @property
     def options(self) -> list[dict[str, str]]:
         """The method's flags with defaults and help texts."""
+        cls = method_class(self.name)
         return [
-            {"flag": flag(field.name), "default": default_of(field), "help": field.metadata["help"]}
-            for field in fields(METHODS[self.name])
+            {"flag": flag(field.name), "default": default_text(field), "help": field.metadata.get("help", "")}
+            for field in fields(cls)
+            if has_text(field, field_types(cls)[field.name])
         ]
 
     @property
@@ -88,11 +96,24 @@ def cards() -> dict[str, Card]:
     return {name: Card(name=name, **content()[name]) for name in METHODS}
 
 
+def card_of(name: str) -> Card:
+    """The card of a method; that of a user's method has its docstring and its fields."""
+    if name not in METHODS and not names_code(name):
+        raise unknown("method", name, METHODS)
+    if name in METHODS:
+        return cards()[name]
+    cls = method_class(name)
+    said = inspect.cleandoc(cls.__doc__ or "")
+    made = said.startswith(f"{cls.__name__}(")  # by the decorator of dataclasses
+    return Card(name, cls.__name__, f"A docstring of {cls.__name__} would stand here." if made or not said else said)
+
+
 def title_of(method: Method) -> str:
     """The title of a method's card; ORAT without m is automatic."""
     name = METHODS.name_of(type(method))
     title = str(content()[name]["title"]) if name in METHODS else name
-    return f"{title} (automatic)" if getattr(method, "m", "") is None else title
+    automatic = getattr(method, "finds_m", False) and getattr(method, "m", None) is None
+    return f"{title} (automatic)" if automatic else title
 
 
 def lines(kind: str) -> dict[str, str]:
@@ -124,9 +145,14 @@ def card_table(card: Card) -> Table:
     for heading, text in card.parts.items():
         table.add_row(heading, escape(text))
     if card.options:
-        flags = (f"{one['flag']} (default: {one['default'] or 'none'}): {one['help']}" for one in card.options)
-        table.add_row("Flags", escape("\n".join(flags)))
+        table.add_row("Flags", escape("\n".join(map(flag_line, card.options))))
     return table
+
+
+def flag_line(one: dict[str, str]) -> str:
+    """A flag with its default and meaning."""
+    line = f"{one['flag']} (default: {one['default'] or 'none'})"
+    return f"{line}: {one['help']}" if one["help"] else line
 
 
 def markdown(chosen: Iterable[Card]) -> str:
@@ -136,7 +162,7 @@ def markdown(chosen: Iterable[Card]) -> str:
 
 def section(card: Card) -> str:
     """The card as a section of a page."""
-    parts = card.parts | {HEADINGS["formula"]: f"`{card.formula}`"}
+    parts = card.parts | ({HEADINGS["formula"]: f"`{card.formula}`"} if card.formula else {})
     text = [f"## {card.name}: {card.title}", ""]
     for heading, part in parts.items():
         text += [f"**{heading}.** {part}", ""]

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 from orat.cli.config import read_config
 from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
-from orat.core.options import field_types, flag, literal, text_of, whole
+from orat.core.options import default_of, field_types, flag, has_text, literal, text_of, whole
+from orat.core.registry import names_code
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, DEFAULTS
 from orat.training.run import Run
@@ -33,7 +34,7 @@ GROUPS = {  # of the fields of a run, in the order of the help
 }  # fmt: skip
 SHOWN = {  # values by type, as the help shows them
     int: "N", int | None: "N", float: "X", float | None: "X", int | float: "N|X", int | float | None: "N|X",
-    tuple[int, ...]: "N,N,...", tuple[int, int] | None: "HxW",
+    tuple[int, ...]: "N,N,...", tuple[int, int] | None: "HxW", list[str]: "NAMES", str: "TEXT", Path: "PATH",
 }  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def unexpected(word: str, arguments: Namespace) -> InputError:
         return InputError(f"do not know what to do with {word!r}: flags start with --")
     if "texts" in arguments:
         method = arguments.texts.get("method")
-        if method is not None and method not in METHODS and ":" not in method:
+        if method is not None and method not in METHODS and not names_code(method):
             return unknown("method", method, METHODS)
         if users := methods_with(name[2:].replace("-", "_")):
             wrong = ": give one of them as --method" if method is None else f", not for {method}: leave it out"
@@ -156,7 +157,7 @@ def add_run_flags(one: Parser) -> None:
             add_flag(group, by_name[name], field_types(Run)[name], "by data" if by_data else None)
         if title == "run":
             add_config_flags(group)
-    one.epilog = f"Methods have flags of their own; see {one.prog} --method orat --help."
+    one.epilog = f"Methods have flags of their own, yours too; see {one.prog} --method orat --help."
     one.grow = partial(grow, one)
 
 
@@ -204,8 +205,9 @@ def add_method_flags(one: Parser, names: list[str]) -> None:
         cls = method_class(name)
         group = one.add_argument_group(f"method {name}")
         for field in fields(cls):
-            if field.name not in known:
-                add_flag(group, field, field_types(cls)[field.name])
+            hint = field_types(cls)[field.name]
+            if field.name not in known and has_text(field, hint):
+                add_flag(group, field, hint)
         known |= {field.name for field in fields(cls)}
 
 
@@ -215,7 +217,7 @@ def named_methods(words: list[str]) -> list[str]:
     first.add_argument("--method", nargs="?", action="append", default=[])
     arguments, _ = first.parse_known_args(words)
     names = [*arguments.method, *listed(varied(words).get("method"))]
-    return [name for name in dict.fromkeys(names) if name and (name in METHODS or ":" in name)]
+    return [name for name in dict.fromkeys(names) if name and (name in METHODS or names_code(name))]
 
 
 class Text(Action):
@@ -227,14 +229,13 @@ class Text(Action):
 
 def add_flag(group: Any, field: Field[Any], hint: Any, default: str | None = None) -> None:
     """Adds the flag of a field."""
-    default = default_of(field) if default is None else default
-    text = field.metadata["help"] + (f" (default: {default})" if default else "")
+    default = default_text(field) if default is None else default
+    words = field.metadata.get("help", "") + (f" (default: {default})" if default else "")
+    text = words.strip().replace("%", "%%")
     settings: dict[str, Any] = {"metavar": shown(field, hint)}
     if hint is bool:
         settings = {"nargs": "?", "const": "yes", "metavar": "yes|no"}
-    group.add_argument(
-        flag(field.name), action=Text, dest=field.name, default=SUPPRESS, help=text.replace("%", "%%"), **settings
-    )
+    group.add_argument(flag(field.name), action=Text, dest=field.name, default=SUPPRESS, help=text, **settings)
 
 
 def shown(field: Field[Any], hint: Any) -> str:
@@ -245,8 +246,9 @@ def shown(field: Field[Any], hint: Any) -> str:
     return field.metadata.get("shown") or SHOWN.get(hint, field.name.upper())
 
 
-def default_of(field: Field[Any]) -> str:
+def default_text(field: Field[Any]) -> str:
     """A field's default in words; empty if there is none."""
+    default = default_of(field)
     if "unset" in field.metadata:
         return str(field.metadata["unset"])
-    return "" if field.default in (None, MISSING) else text_of(field.default)
+    return "" if default is None or default is MISSING else text_of(default)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orat.cli.cards import card_table, cards, lines, markdown, methods_table
+from orat.cli.cards import card_of, card_table, cards, lines, markdown, methods_table
 from orat.cli.flags import add_command
 from orat.cli.tables import plain_table, print_json, say
 from orat.core.console import Display
@@ -18,9 +18,11 @@ from orat.core.registry import plugins
 
 NOTES = {
     "methods": "`orat list methods NAME` prints a method's card: idea, cost, defaults, weaknesses, flags.\n"
+    "Your own: --method package.module:Class or file.py:Class, derived from orat.Method; also as NAME here.\n"
     "Pre-trained AT of the ORAT paper: --method at --init-from RUN_OR_FILE. AT without outliers:\n"
     "train aorr, orat_paper.outlier_labels.labels_without_outliers(RUN), then --method at --labels FILE.",
-    "attacks": "pgdN is PGD with N steps of eps/4 from a random start, pgdNxR the same with R restarts.",
+    "attacks": "pgdN is PGD with N steps of eps/4 from a random start, pgdNxR the same with R restarts.\n"
+    "Your own: package.module:name or file.py:name, as --attack in `orat train` and in --attacks of `orat evaluate`.",
     "models": "Every network takes inputs in [0, 1] and any number of classes.",
 }
 
@@ -30,7 +32,7 @@ def add(commands: Any) -> None:
     text = "list the methods, attacks, networks (models) or data sets"
     below = commands.add_parser("list", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     one = add_command(below, "methods", list_methods, "training methods, or the card of one")
-    one.add_argument("name", nargs="?", metavar="METHOD", help="print this method's card")
+    one.add_argument("name", nargs="?", metavar="METHOD", help="print the card of this method, or of your module:Class")
     one.add_argument("--json", action="store_true", help="print as JSON")
     one.add_argument("--markdown", action="store_true", help="print the cards as a Markdown page")
     for kind, text in (("attacks", "attacks for `orat evaluate`"), ("models", "networks for `orat train`")):
@@ -47,11 +49,7 @@ def add(commands: Any) -> None:
 
 def list_methods(arguments: Namespace) -> int:
     """Prints the table of methods, or cards."""
-    chosen = cards()
-    if arguments.name is not None:
-        if arguments.name not in chosen:
-            raise unknown("method", arguments.name, chosen)
-        chosen = {arguments.name: chosen[arguments.name]}
+    chosen = cards() if arguments.name is None else {arguments.name: card_of(arguments.name)}
     if arguments.json and arguments.markdown:
         raise InputError("both --json and --markdown: give one of them")
     if arguments.json:

@@ -13,7 +13,7 @@ from rich.table import Table
 from orat.cli.flags import add_command, add_many, add_run_flags, assignment, at_once_of, read
 from orat.cli.tables import TITLES, percent, print_json, print_table, say
 from orat.core.errors import InputError
-from orat.core.options import flag, whole, written
+from orat.core.options import flag, text_of, whole, written
 from orat.training.text import as_flags, declared_fields
 
 DOUBT = "validation labels may be wrong too: the table ranks settings and does not estimate accuracy"
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
     from orat.sweeps.search import Execution, SearchPlan, carry_out
     from orat.sweeps.space import axes_of, doubts
 
-    axes = axes_of(over)
+    axes = axes_of(over, arguments.texts)
     for axis in axes:
         text = arguments.texts.get(axis.field)
         if text is not None and text != arguments.base.get(axis.field):
@@ -114,7 +114,8 @@ def print_rows(title: str, part: str, rows: list[dict[str, Any]]) -> None:
 
 def setting_text(name: str, value: Any) -> str:
     """The value of a field as `orat train` takes it."""
-    return written(declared_fields()[name][0], value)
+    known = declared_fields()
+    return written(known[name][0], value) if name in known else text_of(value)
 
 
 def short_text(name: str, value: Any) -> str:

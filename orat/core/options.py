@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import Field, field, fields
+from dataclasses import MISSING, Field, field, fields
 from fractions import Fraction
 from functools import partial
 from math import isfinite
@@ -100,14 +101,31 @@ def field_types(cls: type) -> dict[str, Any]:
 
 
 def field_type(cls: type, one: Field[Any]) -> Any:
-    """The type of one field, evaluated in the module of its class.
+    """The type of one field, evaluated in the module of its class; Any where that module does not have its name.
 
     `typing.get_type_hints` evaluates all annotations at once, and fails if one is imported for the type checker alone.
     """
     if "type" in one.metadata or not isinstance(one.type, str):
         return one.metadata.get("type", one.type)
     owner = next(base for base in cls.__mro__ if one.name in inspect.get_annotations(base))
-    return eval(one.type, vars(sys.modules[owner.__module__]))
+    try:
+        return eval(one.type, vars(sys.modules.get(owner.__module__, builtins)))
+    except NameError:
+        return Any
+
+
+def default_of(one: Field[Any]) -> Any:
+    """The default of a field; MISSING if there is none."""
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def has_text(one: Field[Any], hint: Any) -> bool:
+    """Whether a field of this type can be read from text, and so has a flag."""
+    try:
+        reader(one, hint)
+    except InputError:
+        return False
+    return one.init
 
 
 def check_choices(value: object) -> None:

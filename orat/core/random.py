@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod, sqrt
 from typing import TypeAlias
 
@@ -46,6 +49,14 @@ Randomness: TypeAlias = Generator | Draws
 def randomness_of(given: Randomness | None, x: Tensor) -> Randomness:
     """The given randomness; by default streams of seed 0 and the place in the batch, without global state."""
     return Draws.of(0, torch.arange(len(x), device=x.device)) if given is None else given
+
+
+@contextmanager
+def seeded(device: torch.device, *key: int) -> Iterator[None]:
+    """Seeds torch's global generator by a key, for code that draws from it, and restores its state afterwards."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(zlib.crc32(repr(key).encode()))
+        yield
 
 
 def fork(randomness: Randomness, number: int | Indices) -> Randomness:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
+import sysconfig
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +14,11 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
+from os import sep
 from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import shorten
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -51,7 +55,7 @@ class Registry(Mapping[str, T]):
         """The object of a name in the table, or at `module:attribute`."""
         if name in self:
             return self[name]
-        if ":" not in name:
+        if ":" not in name and not name.endswith(".py"):
             raise unknown(self.kind, name, self)
         found: T = resolve(name)
         return found
@@ -100,6 +104,16 @@ def resolve(spec: str) -> Any:
         raise no_attribute(where, attribute, owner) from error
 
 
+def loaded(path: str) -> Any:
+    """The object at an import path whose module is imported already, else None; imports nothing."""
+    where, _, attribute = path.rpartition(":")
+    owner = sys.modules.get(name_of_file(Path(where)) if where.endswith(".py") else where)
+    try:
+        return attrgetter(attribute)(owner)
+    except AttributeError:
+        return None
+
+
 def no_attribute(where: str, name: str, module: ModuleType) -> InputError:
     """The error for an unknown name, with the most similar name of the module; its own come before imported names."""
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
@@ -116,7 +130,21 @@ def as_input_error(what: str, advice: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         text = shorten(line_of(error), LETTERS, placeholder=" ...")
-        raise InputError(f"{what} fails with {type(error).__name__}: {text}; {advice}") from error
+        raise InputError(f"{what} fails with {type(error).__name__}: {text}{place_of(error)}; {advice}") from error
+
+
+def place_of(error: BaseException) -> str:
+    """The last line of a user's code before an error, in words; empty if the error is in no file of theirs."""
+    ours = [str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), f"{sep}torch{sep}", "<"]
+    frames = [frame for frame in extract_tb(error.__traceback__) if not any(part in frame.filename for part in ours)]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def digest_of(spec: str) -> str:
+    """A hash of the file that holds the object at an import path."""
+    where = spec.rpartition(":")[0]
+    file = where if where.endswith(".py") else module_of(where).__file__
+    return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
 def module_of(name: str) -> ModuleType:
@@ -137,7 +165,7 @@ def module_of_file(file: Path) -> ModuleType:
     """The module of a file, run once; it may import its neighbors, as when run as a script."""
     if not file.is_file():
         raise InputError(f"there is no file {file}: give path/file.py:attribute")
-    name = f"orat_file_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"  # no name of another module
+    name = name_of_file(file)
     if name in sys.modules:
         return sys.modules[name]
     make_importable(file.parent)
@@ -153,6 +181,11 @@ def module_of_file(file: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def name_of_file(file: Path) -> str:
+    """The name of the module of a file, which no other module has."""
+    return f"orat_file_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
 
 
 def make_importable(folder: Path) -> None:

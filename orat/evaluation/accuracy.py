@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Attack, frozen
+from orat.attacks.own import as_attack, check_form, check_inside
 from orat.attacks.restarts import GPU_VALUES
 from orat.attacks.suite import suite
 from orat.attacks.threat import Threat, ThreatLike
@@ -27,7 +29,7 @@ from orat.evaluation.searchers import quick, sees_margins
 
 BATCH = 250  # samples at a time on a CPU
 
-Attacks = Iterable[str] | Mapping[str, Attack]  # names of the suite, or attacks by any name
+Attacks = Iterable[str] | Mapping[str, Any]  # names of the suite, or attacks by any name: values, classes, functions
 Searchers = Callable[[Attack], nn.Module | None]  # a faster form of the network for the search of an attack, if any
 
 
@@ -92,10 +94,7 @@ def named(attacks: Attacks) -> dict[str, Attack]:
         return suite([attacks])
     if not isinstance(attacks, Mapping):
         return suite(attacks)
-    for name, attack in attacks.items():
-        if not isinstance(attack, Attack):
-            raise InputError(f"{name} is a {type(attack).__name__}, not an attack: derive its class from orat.Attack")
-    return dict(attacks)
+    return {name: as_attack(attack, name) for name, attack in attacks.items()}
 
 
 def stages(name: str, attack: Attack) -> dict[str, Attack]:
@@ -237,7 +236,7 @@ class Examination:
 
     def verify(self, attack: Attack, adv: Images, x: Images, y: Labels) -> Tensor:
         """Which attacked inputs the network classifies correctly, in exact float32."""
-        check_inside(attack, self.threat, adv, x)
+        check_inside(check_form(adv, x, str(attack)), x, self.threat, str(attack))
         with products(exact=True):
             return classified(self.model, adv, y)
 
@@ -246,13 +245,6 @@ def classified(model: nn.Module, x: Images, y: Labels) -> Tensor:
     """Which inputs a network classifies correctly."""
     with frozen(model), torch.no_grad():
         return model(x).argmax(1) == y
-
-
-def check_inside(attack: Attack, threat: Threat, adv: Images, x: Images) -> None:
-    """Refuses the result of an attack that left the threat, which is a bug of the attack."""
-    if not bool(threat.allows(adv, x).all()):
-        size = float(threat.size(adv - x).max())
-        raise RuntimeError(f"{attack} went {size:g} far in {threat.norm}, or out of the bounds of {threat}")
 
 
 def default_batch(model: nn.Module, data: Dataset) -> int:

@@ -18,11 +18,13 @@ from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from orat.attacks.base import frozen, slope
+from orat.attacks.own import try_out
 from orat.attacks.suite import PAPER, suite
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import check_table, replace_file, write_table
+from orat.core.registry import digest_of, names_code
 from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, correct, device_of, predict
@@ -30,6 +32,7 @@ from orat.evaluation.checks import check_gradients, check_model, check_results
 from orat.evaluation.progress import Journal, JournalFile
 from orat.evaluation.searchers import PRECISIONS, searches_in
 
+TRIED = 4  # samples to try an attack of the user on
 REFERENCE = "autoattack-reference"
 HALVES = (torch.bfloat16, torch.float16)  # of searches
 # Raised when attacks find other adversarial inputs than before, so that old journals are refused.
@@ -74,6 +77,9 @@ def examine(
     attacks = suite(plan.attacks)
     for attack in attacks.values():
         attack.check_data(plan.threat, data.shape, len(data.classes))
+    for name in filter(names_code, attacks):
+        few = data.first(TRIED).to(device_of(model))
+        try_out(attacks[name], name, model, as_input(few.images), few.labels, plan.threat)
     warnings = check_model(model, data, model.training)
     began = time.perf_counter()
     with opened(folder, setting(model, data, plan), again) as journal:
@@ -120,11 +126,12 @@ def setting(model: nn.Module, data: Dataset, plan: Plan) -> dict[str, Any]:
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     digest.update(repr(fingerprint(model, data)).encode())
+    code = {name: digest_of(name) for name in filter(names_code, plan.attacks)}
     halves = [str(dtype) for dtype in HALVES if searches_in(dtype, plan.precision, device_of(model))]
     return {
         "model": digest.hexdigest()[:16], "data": data.fingerprint(), **plan.threat.record(), "seed": plan.seed,
         "halves": halves, "attacks": VERDICTS[plan.threat.norm],
-    }  # fmt: skip
+    } | ({"code": code} if code else {})  # fmt: skip
 
 
 def fingerprint(model: nn.Module, data: Dataset) -> tuple[Any, Any]:
@@ -144,12 +151,12 @@ def report_folder(where: Path, model: nn.Module, data: Dataset, plan: Plan) -> P
 
 def report(right: Mapping[str, Tensor], data: Dataset, plan: Plan, warnings: list[str]) -> dict[str, Any]:
     """The results as JSON; accuracies are fractions."""
-    shown = {name: mask for name, mask in right.items() if ":" not in name} | {"worst-case": worst_case(right)}
+    shown = {name: mask for name, mask in right.items() if not is_part(right, name)} | {"worst-case": worst_case(right)}
     classes = per_class(right, data.labels, data.classes)
     return {
         "accuracy": {name: mask.double().mean().item() for name, mask in shown.items()},
         "intervals": {name: interval(int(mask.sum()), len(mask)) for name, mask in shown.items()},
-        "after_part": {name: mask.double().mean().item() for name, mask in right.items() if ":" in name},
+        "after_part": {name: mask.double().mean().item() for name, mask in right.items() if is_part(right, name)},
         **plan.threat.record(),
         "examples": len(data),
         "seed": plan.seed,

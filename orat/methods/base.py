@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, make_dataclass, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -53,8 +54,8 @@ class Setting:
     steps: int  # in an epoch
     epochs: int
     milestones: tuple[int, ...] = ()  # epochs with a drop of the learning rate
-    attack_steps: int = 10
-    attack_start: str = "uniform"
+    attack_steps: int | None = 10  # None for an attack other than PGD by the run's fields
+    attack_start: str | None = "uniform"
     labels: Labels | None = None  # the given labels
     predictions: Tensor | None = None  # cross-fitted log-probabilities (n, classes)
 
@@ -149,7 +150,8 @@ class Method:
     def filled(self, data: str) -> Self:
         """The method with its defaults for a data set."""
         defaults = self.on_mnist if data in MNIST else self.elsewhere
-        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return replace(self, **missing) if missing else self
 
     def scouts(self) -> Scouts | None:
         """The scout networks of a method that needs cross-fitted predictions."""
@@ -166,6 +168,45 @@ class Method:
     def loss(self, step: Step) -> Scalar:
         """The number to minimize on a batch."""
         raise NotImplementedError
+
+
+class Recorded(Method):
+    """The method of a record whose class is not imported: fields for people, and no code to train with."""
+
+    def __post_init__(self) -> None:
+        """Takes any value."""
+
+    def start(self, setting: Setting) -> State:
+        """Refuses a training."""
+        path = f"{type(self).__module__}:{type(self).__qualname__}"
+        raise InputError(
+            f"the method {path} is known from a record alone, which runs no code: give --method {path}, or in Python "
+            "Run(method=...) with a value of the class"
+        )
+
+
+def recorded(path: str, values: Mapping[str, Any]) -> Recorded:
+    """A method with the fields of a record, under the recorded name."""
+    module, _, name = path.rpartition(":")
+    hints = [(field, list[str] if isinstance(value, list) else type(value)) for field, value in values.items()]
+    names = {"__module__": module, "__qualname__": name}
+    cls = make_dataclass(name.rpartition(".")[2], hints, bases=(Recorded,), frozen=True, namespace=names)
+    method: Recorded = cls(**values)
+    return method
+
+
+def check_class(cls: type[Method]) -> None:
+    """Refuses a class that declares fields without being a dataclass, and a method without a loss."""
+    declared = [name for name, hint in inspect.get_annotations(cls).items() if "ClassVar" not in str(hint)]
+    if (declared or "__init__" in vars(cls)) and "__dataclass_fields__" not in vars(cls):
+        raise InputError(
+            f"{cls.__name__} is no dataclass: declare its fields as `name: type = default`, and put "
+            f"@dataclass(frozen=True) above class {cls.__name__}"
+        )
+    if cls.loss is Method.loss and not issubclass(cls, Recorded):
+        raise InputError(
+            f"{cls.__name__} has no loss: define loss(self, step), which returns the number to minimize on a batch"
+        )
 
 
 class Steady(Method):
@@ -203,5 +244,5 @@ def before_drops(setting: Setting) -> int:
 
 def check_counts(setting: Setting, method: str) -> None:
     """Refuses an attack without steps for a method that counts the steps a sample withstands."""
-    if setting.attack_steps < 1:
+    if setting.attack_steps is not None and setting.attack_steps < 1:
         raise InputError(f"attack_steps = 0: {method} counts the steps that a sample withstands, give 1 or more")

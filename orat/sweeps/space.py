@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass
 from itertools import product
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, get_args
 
 from orat.core.errors import InputError, unknown
-from orat.core.options import one_of, reader, written
-from orat.methods import METHODS
+from orat.core.options import reader, written
 from orat.training.run import Run
-from orat.training.text import Texts, declared_fields, run_from
+from orat.training.text import Texts, declared_fields, method_class, run_from
 
 Choice = dict[str, str]  # a setting: field -> value as on the command line
 
@@ -63,47 +62,54 @@ class Range:
 
 
 Axis = Values | Range
+Declared = tuple[Field[Any], Any]  # a field and its type
 
 
-def axes_of(over: Mapping[str, Any]) -> list[Axis]:
-    """The fields of a search with values, or with text as on the command line: 0.1,0.2 or 0.05..0.5 or log:0.01..1."""
+def axes_of(over: Mapping[str, Any], texts: Texts = MappingProxyType({})) -> list[Axis]:
+    """The fields of a search with values, or with text as on the command line: 0.1,0.2 or 0.05..0.5 or log:0.01..1.
+
+    The fields are those of a run, of all methods, and of the methods that `texts` and `over` name.
+    """
     if not over:
         raise InputError("there is no field to search over: give a field and its values, such as m=0.1,0.2")
-    return [axis_of(name.strip().removeprefix("--").replace("-", "_"), tried) for name, tried in over.items()]
+    tried = {name.strip().removeprefix("--").replace("-", "_"): values for name, values in over.items()}
+    methods = tried.get("method", ())
+    named = [*(separated(methods) if isinstance(methods, str) else methods), texts.get("method")]
+    known = declared_fields(method_class(name) for name in named if name is not None)
+    return [axis_of(name, values, known) for name, values in tried.items()]
 
 
-def axis_of(name: str, tried: Any) -> Axis:
+def separated(text: str, separator: str = ",") -> list[str]:
+    """The parts of a text that are not empty."""
+    return [part.strip() for part in text.split(separator) if part.strip()]
+
+
+def axis_of(name: str, tried: Any, known: Mapping[str, Declared]) -> Axis:
     """One searched field with a list of values or a range."""
-    field, hint = declared(name)
+    if name not in known:
+        raise unknown("field to search over:", name, known, listed=False)
+    field, hint = known[name]
     try:
         if not isinstance(tried, str):
             if not isinstance(tried, Iterable):
                 raise InputError(f"{tried!r} is one value: give a list of them")
-            return listed(name, [written(field, value) for value in tried])
+            return listed(field, hint, [written(field, value) for value in tried])
         if ".." in tried and {*(get_args(hint) or (hint,))} <= {int, float, NoneType}:
             return between(name, tried, reader(field, hint))
         separator = ";" if hint == tuple[int, ...] else ","  # a value has commas
-        return listed(name, [text.strip() for text in tried.split(separator) if text.strip()])
+        return listed(field, hint, separated(tried, separator))
     except InputError as error:
         raise InputError(f"--over {name}: {error}") from None
 
 
-def declared(name: str) -> tuple[Field[Any], Any]:
-    """The declaration and the type of a field."""
-    known = declared_fields()
-    if name not in known:
-        raise unknown("field to search over:", name, known, listed=False)
-    return known[name]
-
-
-def listed(name: str, texts: list[str]) -> Values:
+def listed(field: Field[Any], hint: Any, texts: list[str]) -> Values:
     """Values from texts, without repetitions."""
+    name = field.name
     if not texts:
         raise InputError(f"no values: give {name}=A,B,...")
-    field, hint = declared(name)
     values: dict[str, Any] = {}
     for text in texts:
-        value = one_of(text, tuple(METHODS), "method") if name == "method" else reader(field, hint)(text)
+        value = text if name == "method" else reader(field, hint)(text)
         # 1 is a count, 1.0 a fraction
         if not any(value == other and type(value) is type(other) for other in values.values()):
             values[text] = value

@@ -71,11 +71,14 @@ def execution(kind: str, device: torch.device, steps: int, at_most: bool = False
     return Execution(kind)
 
 
-def possible(wanted: Execution, batches: Loader, display: Display) -> Execution:
-    """The execution, without recording where the data do not fit on the device."""
-    if not wanted.recorded or isinstance(batches, ResidentLoader):
+def possible(wanted: Execution, batches: Loader, display: Display, own_attack: bool = False) -> Execution:
+    """The execution, without recording where the data do not fit on the device or the run has an attack of its own."""
+    if not wanted.recorded or (isinstance(batches, ResidentLoader) and not own_attack):
         return wanted
-    display.line("steps are not recorded: the data do not fit on the device, each batch comes from the host")
+    reason = "the data do not fit on the device, each batch comes from the host"
+    if own_attack:
+        reason = "a record would repeat the random numbers of the attack that the run names"
+    display.line(f"steps are not recorded: {reason}")
     return Execution("folded")
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import PGD, Adversary
+from orat.attacks import PGD, Adversary, Attack, attack
+from orat.attacks.own import CheckedAdversary, as_attack
 from orat.core.domain import UNIT, Domain
-from orat.core.errors import TrainingError
+from orat.core.errors import InputError, TrainingError
+from orat.core.random import seeded
+from orat.core.registry import names_code
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
 from orat.models.layers import dropouts, seed_dropout
-from orat.training.engine import Views
+from orat.training.engine import View, Views
+from orat.training.record import IN_MEMORY, FromRecord, name_of
 from orat.training.run import Run
 
 DROP = 0.1  # factor of the learning rate at a milestone
@@ -151,8 +156,12 @@ class RunLearner(Learner):
         seed_dropout(modules, run.seed)
         self.model, self.state, self.domain = model, state, domain
         self.epochs, self.batch_size = run.epochs, run.batch_size
-        self.form = Views(model, form, run.precision, attacked=run.attack_mode == "eval")
+        self.attack = attack_of(run)
+        mode = run.attack_mode if self.attack is None else self.attack.mode
+        self.form = Views(model, form, run.precision, attacked=mode == "eval")
         self.radius = 1.0  # share of eps in this step
+        self.rehearses = False  # checks the attack also where a check waits for the device
+        self.seeds = run.attack is not None or (run.has_own_method and device.type == "cpu")
 
     @property
     def views(self) -> list[Views]:
@@ -165,26 +174,48 @@ class RunLearner(Learner):
         return self.run.method.phase(self.state, self.epoch), self.radius
 
     def loss(self, batch: Batch) -> Scalar:
-        """The method's loss."""
+        """The method's loss; code of the user may draw from torch's global generator."""
         run = self.run
         view = self.form.at(usual=len(batch.y) == self.batch_size and self.radius == 1)
+        step = Step(view.model, batch, self.adversary(view), self.state, self.epoch)
+        with seeded(self.device, run.seed, self.epoch, self.step) if self.seeds else nullcontext():
+            return run.method.loss(step)
+
+    def adversary(self, view: View) -> Adversary:
+        """The attack of a step: PGD by the fields of the run, or the attack that the run names."""
+        run, threat = self.run, self.run.threat_in(self.domain, self.radius)
+        if self.attack is not None:
+            return CheckedAdversary(
+                self.attack, threat, self.model, self.generator, view.sight, name_of(run.attack), self.rehearses
+            )
         size = run.attack_step_size * self.radius
         pgd = PGD(run.attack_steps, step_size=size, start=run.attack_start, mode=run.attack_mode)
-        threat = run.threat_in(self.domain, self.radius)
-        adversary = Adversary(pgd, threat, view.model, self.generator, view.sight)
-        return run.method.loss(Step(view.model, batch, adversary, self.state, self.epoch))
+        return Adversary(pgd, threat, view.model, self.generator, view.sight)
 
     def pace(self, progress: float) -> None:
         """Linear warm-ups of rate and radius, and a tenth of the rate from each milestone on."""
         run = self.run
         factor = warm(progress, run.warmup) * DROP ** sum(self.epoch >= milestone for milestone in run.milestones)
         groups = self.optimizer.param_groups
-        self.set_rates([run.lr * (factor if group["decays"] else 1.0) for group in groups])
+        self.set_rates([run.lr * (factor if group.get("decays", True) else 1.0) for group in groups])
         self.radius = warm(progress, run.attack_warmup)
 
     def close(self) -> dict[str, float]:
         """Closes the epoch of the method's state."""
-        return self.state.end_epoch()
+        return self.state.end_epoch() or {}
+
+
+def attack_of(run: Run) -> Attack | None:
+    """The training attack that a run names or holds; None for PGD by the fields of the run."""
+    given = run.attack
+    if given is None or not isinstance(given, str):
+        return None if given is None else as_attack(given, name_of(given))
+    if isinstance(given, FromRecord) and (names_code(given) or given.startswith(IN_MEMORY)):
+        raise InputError(
+            f"the attack {given} is known from a record alone, which runs no code: give --attack, or in Python "
+            "Run(attack=...)"
+        )
+    return attack(given)
 
 
 def warm(progress: float, epochs: float) -> float:

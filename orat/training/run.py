@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
-from orat.core.options import check_choices, field_types, option, size, size_text
+from orat.core.options import check_choices, option, size, size_text
 from orat.data.catalog import NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
+from orat.training.record import FromRecord, described, floats, in_words, method_of
 
 if TYPE_CHECKING:
     from orat.attacks.threat import Threat
@@ -28,7 +28,7 @@ NOT_NEGATIVE = (
     "attack_warmup",
 )  # fmt: skip
 LATER = ("attack", "target", "bounds", "frozen", "class_depth")  # recorded only where given, so that ids stay
-IN_MEMORY = "in memory: "  # in a record, before the class of an object
+OF_PGD = ("attack_steps", "attack_step_size", "attack_start")  # None in a run with another attack
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,9 @@ class Run:
     eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
     norm: Literal["linf", "l2", "l1"] = option("linf", "norm of the radius")
     attack: str | Any | None = option(
-        None, "training attack of your own, module:attribute", type=str | None, shown="NAME", unset="pgd"
-    )
+        None, "training attack: a name (see `orat list attacks`), or your own, module:attribute or file.py:attribute",
+        type=str | None, shown="NAME", unset="PGD by the flags below",
+    )  # fmt: skip
     attack_steps: int = option(None, "steps of the training attack")
     attack_step_size: float = option(None, "size of a step", unset="eps/4")
     attack_start: Literal["uniform", "gaussian", "none"] = option(
@@ -96,16 +97,20 @@ class Run:
 
     def __post_init__(self) -> None:
         check_method(self.method)
-        for name, value in scaled(defaults_for(self.data), self.epochs).items():
+        check_attack(self)
+        for name, value in self.defaults().items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         object.__setattr__(self, "method", self.method.filled(self.data))
-        if self.attack_start is None:
-            object.__setattr__(self, "attack_start", self.method.attack_start)
-        if self.attack_step_size is None and self.eps is not None:
+        if self.attack_step_size is None and self.eps is not None and self.attack is None:
             object.__setattr__(self, "attack_step_size", self.eps / 4)
         check_choices(self)
         check(self)
+
+    def defaults(self) -> dict[str, Any]:
+        """The default fields by the name of the data set, and the method's start of the attack."""
+        values = scaled(defaults_for(self.data), self.epochs) | {"attack_start": self.method.attack_start}
+        return {name: value for name, value in values.items() if self.attack is None or name not in OF_PGD}
 
     @property
     def method_name(self) -> str:
@@ -116,6 +121,11 @@ class Run:
         return isinstance(other, Run) and self.record() == other.record()
 
     __hash__ = object.__hash__
+
+    @property
+    def has_own_method(self) -> bool:
+        """Whether the method is not part of the package."""
+        return self.method_name not in METHODS
 
     @property
     def threat(self) -> Threat:
@@ -152,8 +162,9 @@ class Run:
         plain |= {name: in_words(plain[name]) for name in ("data", "model", "attack")}
         later = {field.name: field.default for field in fields(self) if field.name in LATER}
         plain = {name: value for name, value in plain.items() if name not in later or value != later[name]}
-        plain["method"] = {"name": self.method_name, **asdict(self.method), **floats(self.method)}
-        return {"format": FORMAT, **json.loads(json.dumps(plain))}
+        values = {field.name: getattr(self.method, field.name) for field in fields(self.method) if field.init}
+        plain["method"] = {"name": self.method_name, **values, **floats(self.method)}
+        return {"format": FORMAT, **json.loads(json.dumps(plain, default=described))}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Run:
@@ -166,41 +177,37 @@ class Run:
         plain = {name: value for name, value in record.items() if name != "format"}
         method = dict(plain.pop("method"))
         plain = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-        return cls(method=method_class(method.pop("name"))(**method), **plain)
-
-
-def method_class(name: str) -> type[Method]:
-    """The class of a recorded method: built in, or in an imported module; a record never imports code."""
-    if name in METHODS:
-        return METHODS[name]
-    from orat.methods.base import Method  # here, because it imports torch
-
-    module, _, attribute = name.partition(":")
-    found = getattr(sys.modules.get(module), attribute, None)
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise InputError(f"the method {name} of the run is not part of orat: import {module} before")
-    return found
-
-
-def floats(value: Run | Method) -> dict[str, float | None]:
-    """The fields of type float, as floats even where a whole number was given."""
-    given = {name: getattr(value, name) for name, hint in field_types(type(value)).items() if hint is float}
-    return {name: None if number is None else float(number) for name, number in given.items()}
-
-
-def in_words(value: Any) -> str | None:
-    """A name as it is, and the class of an object in memory."""
-    return value if value is None or isinstance(value, str) else f"{IN_MEMORY}{type(value).__qualname__}"
+        if plain.get("attack") is not None:
+            plain["attack"] = FromRecord(plain["attack"])
+        return cls(method=method_of(method.pop("name"), method), **plain)
 
 
 def check_method(method: object) -> None:
-    """Refuses a value that is no training method."""
-    from orat.methods.base import Method  # here, because it imports torch
+    """Refuses a value that is no training method, or a method whose fields clash with those of a run."""
+    from orat.methods.base import Method, check_class  # here, because it imports torch
 
     if method is None:
         raise unknown("method", "None", METHODS)
     if not isinstance(method, Method):
         raise InputError(f"method = {method!r}: give a value such as orat.methods.ORAT(m=0.3)")
+    check_class(type(method))
+    taken = {"name", *(field.name for field in fields(Run))}
+    if clashes := [field.name for field in fields(method) if field.name in taken]:
+        raise InputError(f"{type(method).__name__}.{clashes[0]} is a field of every run: give the field another name")
+
+
+def check_attack(run: Run) -> None:
+    """Refuses settings of PGD beside another attack."""
+    if run.attack is None:
+        return
+    for name in OF_PGD:
+        if getattr(run, name) is not None:
+            raise InputError(
+                f"both {name} = {getattr(run, name)} and attack = {in_words(run.attack)}: {name} is for the PGD of the "
+                "run, so leave one of them out"
+            )
+    if run.attack_mode != "eval":
+        raise InputError(f"attack_mode = {run.attack_mode} is for the PGD of the run: set the mode of the attack")
 
 
 def check(run: Run) -> None:

@@ -22,7 +22,8 @@ from orat.core.files import replace_file
 from orat.core.registry import names_code
 from orat.data.source import Dataset
 from orat.training.defaults import BY_DATA
-from orat.training.run import IN_MEMORY, Run, in_words, read_run
+from orat.training.record import IN_MEMORY, in_words
+from orat.training.run import Run, read_run
 from orat.training.toml import as_toml
 
 
@@ -180,8 +181,8 @@ def default_folder(run: Run) -> Path:
 def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str | None:
     """The first field, of all or among these, in which two runs differ, in words."""
     old, new = there.record(), here.record()
-    names = (name for name in among or new if old.get(name) != new[name])
-    return next((f"{name}: {old.get(name)} there, {new[name]} here" for name in names), None)
+    names = (name for name in among or {**old, **new} if old.get(name) != new.get(name))
+    return next((f"{name}: {old.get(name)} there, {new.get(name)} here" for name in names), None)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, Splits, relabel
-from orat.methods.base import Scouts, Setting
+from orat.methods.base import Scouts, Setting, State
 from orat.models import catalog as models
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.quick_cnn import QuickCNN
@@ -27,6 +27,7 @@ from orat.training.run import Run
 
 QUICK = "quick_cnn"
 ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
+USUAL_STEPS = 10  # of an attack whose steps are unknown
 ANOTHER = 1_000_003  # added to the seed for each scout network
 FOLDS, MOST_FOLDS = 2, 20
 EPOCHS, STEPS = 36, 3500  # of quick networks: enough of either
@@ -101,6 +102,14 @@ def setting_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> Set
     return Setting(*counts, run.milestones, *attack, labels, predictions)
 
 
+def state_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> State:
+    """The state of the run's method at the beginning."""
+    state = run.method.start(setting_of(run, parts, predictions))
+    if not isinstance(state, State):
+        raise InputError(f"start of {run.method_name} gives {type(state).__name__}: return an orat.State")
+    return state
+
+
 def build_model(run: Run, train: Dataset) -> nn.Module:
     """The run's network with its first weights."""
     mean, std = channel_statistics(train) if run.normalize else (None, None)
@@ -130,8 +139,9 @@ def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan
     """Scout networks with as many epochs as help, regardless of cost."""
     train, n = parts.train, len(parts.train)
     model = scouts.model or cheaper(run, train)
+    steps = USUAL_STEPS if run.attack is not None else run.attack_steps
     theirs, own = operations(run, train, model), operations(run, train, run.model)
-    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * run.attack_steps + LEARNED))  # predicting is a forward pass
+    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * steps + LEARNED))  # predicting is a forward pass
     batch_size = min(LARGEST_BATCH, max(run.batch_size, n // FEWEST_STEPS))
     epochs = max(EPOCHS, ceil(STEPS * batch_size / n))
     make = partial(another, replace(run, model=model), train)

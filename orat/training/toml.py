@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from orat.core.errors import InputError, unknown
 from orat.core.options import PIXEL, field_types, in_pixels, reader, text_of, written
-from orat.training.run import Run, in_words
+from orat.training.record import in_words
+from orat.training.run import Run
 from orat.training.text import comes_back, methods_with, without
 
 if TYPE_CHECKING:

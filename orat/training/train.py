@@ -38,9 +38,10 @@ from orat.training.observers import (
     Warnings,
     by_name,
 )
+from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder
-from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, setting_of
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, state_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -98,7 +99,9 @@ class Session:
     def __init__(self, run: Run, folder: RunFolder, parts: Parts, device: torch.device, display: Display, engine: str):
         self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
         self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
-        self.execution = possible(execution(engine, device, self.loader.steps * run.epochs), self.loader, display)
+        self.execution = possible(
+            execution(engine, device, self.loader.steps * run.epochs), self.loader, display, run.attack is not None
+        )
         self.fingerprint = parts.train.fingerprint()
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
@@ -111,13 +114,14 @@ class Session:
             self.origin = load_first(model, run, run.init_from)
         model = model.to(self.device)
         plan = None if scouts is None else affordable(plan_for(run, self.parts, scouts), run, scouts.epochs)
-        state = run.method.start(setting_of(run, self.parts)) if plan is None else None
+        state = state_of(run, self.parts) if plan is None else None
+        rehearse(run, self.parts.train, model, state)
         with self.folder.claimed(run, self.parts.train):
             self.introduce(state)
             saved = self.load()
             if plan is not None:
                 predictions = yield from self.cross_fit(plan, model, saved)
-                state = run.method.start(setting_of(run, self.parts, predictions.to(self.device)))
+                state = state_of(run, self.parts, predictions.to(self.device))
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
             learner = RunLearner(run, model, state.to(self.device), self.execution.form, self.parts.train.domain)

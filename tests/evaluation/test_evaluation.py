@@ -52,8 +52,8 @@ def test_evaluate_is_the_share_of_the_right_ones_and_repeats_itself() -> None:
 
 
 def test_what_is_no_attack_is_refused_by_its_name() -> None:
-    with pytest.raises(InputError, match="mine is a function, not an attack: derive its class from orat.Attack"):
-        evaluate(threshold_model(), points(), {"mine": lambda model, x, y, threat, draws: x}, 0.1)
+    with pytest.raises(InputError, match="mine is a value of type int, no attack: give a class derived from orat"):
+        evaluate(threshold_model(), points(), {"mine": 7}, 0.1)
     with pytest.raises(InputError, match="without a scale: .* use pgd"):
         evaluate(threshold_model(), points(), ["pgd20", "square"], Threat(0.1, scale=(1.0, 0.0)))
 
@@ -263,7 +263,7 @@ def middle() -> Dataset:
     ("by", "eps", "norm"), [(0.11, 0.1, "linf"), (0.11, 0.1, "l2"), (0.11, 0.1, "l1"), (-0.45, 0.5, "linf")]
 )
 def test_an_attack_that_leaves_its_ball_or_the_image_is_a_bug_not_a_result(by: float, eps: float, norm: Norm) -> None:
-    with pytest.raises(RuntimeError, match=rf"Runaway.* went {abs(by):g} far in {norm}, or out of the bounds"):
+    with pytest.raises(InputError, match=rf"Runaway.* went {abs(by):g} far in {norm}, or out of the bounds"):
         correct(threshold_model(), middle(), {"runaway": Runaway(by)}, Threat(eps, norm))
 
 

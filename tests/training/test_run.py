@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from refusals import assert_refused_in_one_line
 
 from orat.core.errors import InputError
 from orat.core.options import number, radius, size, size_text
-from orat.methods import AT, ORAT, AoRR, Method
+from orat.methods import AT, ORAT, AoRR
+from orat.methods.base import Recorded
 from orat.training.defaults import DEFAULTS
 from orat.training.run import Run, read_run
 
@@ -119,7 +121,7 @@ def test_radii_are_shown_as_people_write_them() -> None:
 
 
 @dataclass(frozen=True)
-class Own(Method):
+class Own(AT):
     """A method of a user."""
 
     power: float = 2.0
@@ -133,12 +135,24 @@ def test_a_method_of_a_user_is_recorded_by_its_import_path_and_found_where_it_is
     assert Run.from_record(record) == run
 
 
-@pytest.mark.parametrize("name", ["nowhere:Own", f"{__name__}:Other", "subprocess:Popen", "json:loads", "at:", ""])
+FOREIGN = ["antigravity:Own", f"{__name__}:Other", "subprocess:Popen", "json:loads", "no/such/file.py:Own"]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
 def test_a_record_imports_no_code_and_calls_nothing_but_methods(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record with another class, such as Popen with its arguments, must not make an object of it."""
     monkeypatch.setattr(subprocess.Popen, "__init__", None)
     record = Run(method=AT()).record() | {"method": {"name": name, "args": ["true"]}}
-    assert_refused_in_one_line(lambda: Run.from_record(record), f"the method {name} of the run is not part of orat")
+    run = Run.from_record(record)
+    assert "antigravity" not in sys.modules
+    assert (run.method_name, run.record()) == (name, record)
+    assert type(run.method).__mro__[1:] == Recorded.__mro__
+
+
+@pytest.mark.parametrize("name", ["at:", "", "focal", ":"])
+def test_a_record_without_the_import_path_of_a_method_is_refused(name: str) -> None:
+    record = Run(method=AT()).record() | {"method": {"name": name}}
+    assert_refused_in_one_line(lambda: Run.from_record(record), f"unknown method '{name}': ")
 
 
 @pytest.mark.parametrize("version", [1, 3, None])

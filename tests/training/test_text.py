@@ -9,7 +9,7 @@ import pytest
 from refusals import assert_refused_in_one_line
 
 from orat.core.options import option
-from orat.methods import AT, MAIL, METHODS, ORAT, TRADES, AoRR, Method
+from orat.methods import AT, MAIL, ORAT, TRADES, AoRR, Method
 from orat.training.run import Run
 from orat.training.text import as_flags, declared_fields, method_class, methods_with, run_from, texts_of
 
@@ -65,11 +65,10 @@ def test_flags_begin_with_data_and_method() -> None:
 def test_every_field_of_every_method_is_known() -> None:
     assert methods_with("beta") == ["trades", "mart", "mail"]
     assert {"eps", "beta", "m", "solver"} <= set(declared_fields())
-    assert "eps" not in declared_fields([METHODS["trades"]])
 
 
 @dataclass(frozen=True)
-class Own(Method):
+class Own(AT):
     """A method of somebody else, with a field that has no default."""
 
     strength: float = field(default=MISSING, kw_only=True, metadata={"help": "a strength"})
@@ -82,8 +81,7 @@ def test_a_method_without_a_name_is_recorded_by_its_import_path_and_no_record_im
     assert texts_of(run) == {"method": run.method_name, "strength": "0.5"}
     assert replace(run, method=Own(strength=0.4)).id != run.id
     assert run_from(texts_of(run)) == Run.from_record(run.record()) == run
-    record = run.record() | {"method": {"name": "antigravity:Own"}}
-    assert_refused_in_one_line(lambda: Run.from_record(record), "the method antigravity:Own of the run is not part of")
+    assert Run.from_record(run.record() | {"method": {"name": "antigravity:Own"}}).method_name == "antigravity:Own"
     assert "antigravity" not in sys.modules
 
 

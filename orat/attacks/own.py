@@ -1,0 +1,123 @@
+"""Attacks of a user: a class, a value or a function, and the checks of what they give."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from orat.attacks.base import Adversary, Ascent, Attack, frozen
+from orat.attacks.threat import Threat, ThreatLike
+from orat.core.errors import InputError
+from orat.core.random import Randomness
+from orat.core.registry import as_input_error
+from orat.core.types import Images, Labels
+
+
+@dataclass(frozen=True)
+class Function(Attack):
+    """A function attack(model, x, y, threat, draws), called with the network frozen in evaluation mode."""
+
+    any_bounds: ClassVar[bool] = True  # the results are checked
+
+    function: Callable[..., Images]
+
+    def __call__(
+        self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
+    ) -> Images:
+        """What the function returns."""
+        threat, randomness = self.prepared(threat, x, draws)
+        with frozen(model, self.mode), torch.enable_grad():
+            return self.function(model, x, y, threat, randomness)
+
+    def __str__(self) -> str:
+        return self.function.__name__
+
+
+def as_attack(given: Any, name: str) -> Attack:
+    """The attack of a class, which is called without arguments, of a value as it is, or of a function."""
+    if isinstance(given, type) and issubclass(given, Attack):
+        with as_input_error(f"{name}()", "give its fields defaults, or name a value, such as MINE = MyAttack(3)"):
+            given = given()
+    if isinstance(given, Attack):
+        check_calls(type(given))
+        return given
+    if inspect.isroutine(given):
+        return Function(given)
+    kind = f"class {given.__name__}" if isinstance(given, type) else f"value of type {type(given).__name__}"
+    raise InputError(
+        f"{name} is a {kind}, no attack: give a class derived from orat.Attack, a value of one, or a function "
+        "attack(model, x, y, threat, draws)"
+    )
+
+
+def check_calls(cls: type[Attack]) -> None:
+    """Refuses a class that does not say how it attacks."""
+    if cls.__call__ is Attack.__call__:
+        raise InputError(f"{cls.__name__} has no __call__: define __call__(self, model, x, y, threat, draws=None)")
+    if issubclass(cls, Ascent) and cls.climb is Ascent.climb and cls.maximize is Ascent.maximize:
+        raise InputError(f"{cls.__name__} has no climb: define climb(self, uphill, x, threat, draws, move=None)")
+
+
+def check_form(adv: object, x: Images, name: str) -> Images:
+    """The result of an attack; refuses all but one input per sample, like the inputs before. Waits for no device."""
+    if not isinstance(adv, Tensor):
+        raise InputError(f"the attack {name} gives {type(adv).__name__}: return the attacked inputs, a tensor")
+    found, wanted = ((tuple(one.shape), one.dtype, one.device) for one in (adv, x))
+    if found != wanted:
+        difference = next((a, b) for a, b in zip(found, wanted, strict=True) if a != b)
+        raise InputError(f"the attack {name} gives inputs of {difference[0]}: return inputs of {difference[1]}")
+    return adv.detach()
+
+
+def check_inside(adv: Images, x: Images, threat: Threat, name: str) -> None:
+    """Refuses inputs that are NaN or outside of the threat."""
+    if bool(threat.allows(adv, x).all()):
+        return
+    if broken := int(adv.flatten(1).isnan().any(1).sum()):
+        raise InputError(f"the attack {name} gives NaN for {broken} of {len(x)} inputs: look at its gradients")
+    size = float(threat.size(adv - x).max())
+    raise InputError(
+        f"the attack {name} went {size:g} far in {threat.norm}, or out of the bounds of {threat}: return "
+        "threat.project(adv, x)"
+    )
+
+
+def try_out(attack: Attack, name: str, model: nn.Module, x: Images, y: Labels, threat: Threat) -> None:
+    """Refuses an attack of a user that fails on a few samples."""
+    with as_input_error(f"the attack {name}", "correct the code"):
+        adv = check_form(attack(model, x, y, threat), x, name)
+        check_inside(adv, x, threat, name)
+
+
+@dataclass(frozen=True)
+class CheckedAdversary(Adversary):
+    """The attack of one training step by an attack that a run names: what it gives is checked."""
+
+    name: str = ""
+    everywhere: bool = False  # check positions on a GPU too, where a check waits for the device
+
+    def __call__(self, x: Images, y: Labels) -> Images:
+        """The attacked images, by the network in the mode of the attack."""
+        with frozen(self.model, self.attack.mode), torch.enable_grad():
+            return self.checked(super().__call__(x, y), x)
+
+    def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
+        """The images after an attack on an objective of the logits, one number per sample."""
+        if not isinstance(self.attack, Ascent):
+            raise InputError(
+                f"the method ascends an objective of its own, and the attack {self.name} attacks labels only: derive "
+                "the attack from orat.attacks.Ascent, or leave --attack out"
+            )
+        return self.checked(super().maximize(x, objective), x)
+
+    def checked(self, adv: object, x: Images) -> Images:
+        """The attacked images if they are within the threat."""
+        found = check_form(adv, x, self.name)
+        if self.everywhere or not x.is_cuda:
+            check_inside(found, x, self.threat, self.name)
+        return found
