@@ -15,7 +15,8 @@ from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import csv_bytes, replace_file
 from orat.core.types import Labels
-from orat.curation.find import LabelIssues, find_label_issues
+from orat.curation.find import find_label_issues
+from orat.curation.issues import LabelIssues
 from orat.data import catalog as datasets
 from orat.data.image_files import files
 from orat.data.label_files import LEFT_OUT

@@ -236,12 +236,12 @@ def test_cells_are_colored_by_their_share_of_wrong_labels() -> None:
 
 def test_a_page_without_truth_or_with_many_classes_says_so(automatic: Path) -> None:
     found = orat.find_label_issues(automatic, device="cpu")
-    unknown = replace(found, train=replace(found.train, truth=None))
+    unknown = replace(found, true_labels=None)
     assert "true label" in page_of(found, "x", top=3)
     assert "true label" not in page_of(unknown, "x", top=3)
     names = tuple(f"class {i}" for i in range(31))
     verdict = replace(found.verdict, noise_matrix=torch.eye(31, dtype=torch.float64))
-    many = replace(found, train=replace(found.train, classes=names), verdict=verdict)
+    many = replace(found, names=names, verdict=verdict)
     assert "31 classes are too many for a page: see matrix.csv." in page_of(many, "x", top=3)
 
 
@@ -273,7 +273,7 @@ def test_points_have_no_pictures_and_an_unknown_truth_is_not_shown(tmp_path: Pat
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text
-    assert ("AUC" in text) == (found.train.truth is not None)
+    assert ("AUC" in text) == (found.true_labels is not None)
     assert not [tag for tag, _ in Page(text).elements if tag == "img"]
 
 
