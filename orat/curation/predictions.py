@@ -14,7 +14,7 @@ from orat.core.errors import InputError
 from orat.core.types import Labels
 from orat.curation.issues import GIVEN, LabelIssues
 from orat.data.label_files import LEFT_OUT, Row, labels_in, rows_of
-from orat.data.prediction_files import Predictions, read
+from orat.data.prediction_files import GivenPredictions, read
 from orat.noise.judge import judge
 
 TOLERANCE = 0.05  # of the sum of the probabilities of a sample, which may be rounded to two digits
@@ -39,7 +39,7 @@ def issues_in(predictions: Any, labels: Any, classes: Sequence[str] | None = Non
     return replace(found, paths=paths, remarks=(kind, *named))
 
 
-def told_apart(given: Predictions) -> tuple[Tensor, str]:
+def told_apart(given: GivenPredictions) -> tuple[Tensor, str]:
     """The log-probabilities (n, classes) in predictions, and a line that names their kind and the reason."""
     name, values = given.name, given.values
     sums, sums_of_exp = values.sum(1), values.clamp(max=1.0).exp().sum(1)
@@ -79,7 +79,7 @@ def check_logits(name: str, values: Tensor, sums: Tensor) -> None:
 
 
 def read_labels(
-    labels: Any, given: Predictions, classes: Sequence[str] | None
+    labels: Any, given: GivenPredictions, classes: Sequence[str] | None
 ) -> tuple[tuple[str, ...], Labels, list[str]]:
     """The class names, the labels (n,) with LEFT_OUT for samples without a label, and a line about a guessed order."""
     path, rows = (Path(labels), rows_of(Path(labels))) if isinstance(labels, str | Path) else in_memory(labels)

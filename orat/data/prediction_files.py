@@ -24,8 +24,8 @@ ADVICE = "give one row a sample and one column a class"
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
-    """Predictions as read."""
+class GivenPredictions:
+    """GivenPredictions as read."""
 
     name: str  # for messages
     values: Tensor  # (n, classes) float64
@@ -33,17 +33,17 @@ class Predictions:
     paths: tuple[str, ...] | None = None
 
 
-def read(source: Any) -> Predictions:
+def read(source: Any) -> GivenPredictions:
     """Finite predictions (n, classes) in a file, an array, a tensor, or a data frame with one column a class."""
     if isinstance(source, str | Path):
         return checked(from_file(Path(source)))
     if hasattr(source, "columns"):
         return checked(from_columns("predictions", {str(name): source[name].tolist() for name in source.columns}))
     values = source.detach().cpu().double().numpy() if isinstance(source, Tensor) else source
-    return checked(Predictions("predictions", numbers_of("predictions", values)))
+    return checked(GivenPredictions("predictions", numbers_of("predictions", values)))
 
 
-def from_file(path: Path) -> Predictions:
+def from_file(path: Path) -> GivenPredictions:
     """The predictions in a file of any of these kinds."""
     if path.suffix not in READERS:
         raise InputError(f"{path} ends in {path.suffix!r}: give the predictions as {', '.join(READERS)}")
@@ -52,7 +52,7 @@ def from_file(path: Path) -> Predictions:
     return READERS[path.suffix](path)
 
 
-def read_array(path: Path) -> Predictions:
+def read_array(path: Path) -> GivenPredictions:
     """The array of a .npy file, or the only array of an .npz file beside its class names."""
     try:
         with path.open("rb") as file:
@@ -65,33 +65,38 @@ def read_array(path: Path) -> Predictions:
         raise InputError(f"{path} holds {', '.join(arrays) or 'no array'}: keep one array, beside {NAMES_KEY}")
     (values,) = arrays.values()
     names = None if classes is None else tuple(str(name) for name in classes.ravel().tolist())
-    return Predictions(str(path), numbers_of(str(path), values), names)
+    return GivenPredictions(str(path), numbers_of(str(path), values), names)
 
 
-def read_csv(path: Path) -> Predictions:
+def read_csv(path: Path) -> GivenPredictions:
     """The columns of a .csv file, whose first line names the classes."""
+    columns = csv_columns(path)
+    if all(is_number(name) and not name.isdigit() for name in columns):
+        raise InputError(f"{path} has no header, only numbers: write the class names into the first line")
+    return from_columns(str(path), columns)
+
+
+def csv_columns(path: Path) -> dict[str, Sequence[str]]:
+    """The texts of a .csv file by column; the first line names the columns."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"cannot read {path} as predictions ({line_of(error)}): {ADVICE}") from error
+        raise InputError(f"cannot read {path} as a table ({line_of(error)}): save it as CSV in UTF-8") from error
     if len(lines) < 2:
         raise InputError(f"{path} has no rows below its header: {ADVICE}")
     (_, names), *rows = lines
-    if all(is_number(name) and not name.isdigit() for name in names):
-        raise InputError(f"{path} has no header, only numbers: write the class names into the first line")
     for number, row in rows:
         if len(row) != len(names):
             raise InputError(f"{path}, line {number}: {len(row)} cells for {len(names)} columns: mend the line")
-    columns = list(zip(*(row for _, row in rows), strict=True))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{path} has two columns {twice[0]!r}: name each class once, in the first line")
-    return from_columns(str(path), dict(zip(names, columns, strict=True)))
+        raise InputError(f"{path} has two columns {twice[0]!r}: give each column a name of its own, in the first line")
+    return dict(zip(names, zip(*(row for _, row in rows), strict=True), strict=True))
 
 
-def read_parquet(path: Path) -> Predictions:
+def read_parquet(path: Path) -> GivenPredictions:
     """The columns of a .parquet file."""
     require("pyarrow", "parquet", "a .parquet table")
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -101,19 +106,19 @@ def read_parquet(path: Path) -> Predictions:
         raise InputError(f"cannot read {path} as a table ({line_of(error)}): write it again") from error
 
 
-READERS: dict[str, Callable[[Path], Predictions]] = {
+READERS: dict[str, Callable[[Path], GivenPredictions]] = {
     ".npy": read_array, ".npz": read_array, ".csv": read_csv, ".parquet": read_parquet,
 }  # fmt: skip
 
 
-def from_columns(name: str, columns: Mapping[str, Sequence[Any]]) -> Predictions:
-    """Predictions with one column a class; columns `path` and `index` are those of the samples."""
+def from_columns(name: str, columns: Mapping[str, Sequence[Any]]) -> GivenPredictions:
+    """GivenPredictions with one column a class; columns `path` and `index` are those of the samples."""
     classes = tuple(title for title in columns if title not in (PATH, *INDEX))
     values = np.array([column_of(name, title, columns[title]) for title in classes]).T
     index = next((columns[title] for title in INDEX if title in columns), None)
     order = range(len(values)) if index is None else order_of(name, index)
     paths = columns.get(PATH)
-    return Predictions(
+    return GivenPredictions(
         name,
         torch.from_numpy(values.reshape(-1, len(classes))[list(order)]),
         classes,
@@ -155,7 +160,7 @@ def numbers_of(name: str, values: Any) -> Tensor:
         raise InputError(f"{name}: {line_of(error)}: {ADVICE}, of numbers") from None
 
 
-def checked(given: Predictions) -> Predictions:
+def checked(given: GivenPredictions) -> GivenPredictions:
     """Refuses shapes other than (n, classes), NaN and infinity; minus infinity is the logarithm of 0."""
     name, values = given.name, given.values
     if values.dim() != 2 or not len(values):
