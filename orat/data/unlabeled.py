@@ -152,7 +152,17 @@ def from_columns(name: str, columns: Columns, features: Sequence[str] | None) ->
     """The features (n, d) of a table with the columns of the training; further columns are left out."""
     if features is None:
         raise InputError(f"{name} is a table, but the network was not trained on a table: give images or an array")
+    for column in columns:
+        check_texts(name, column, columns[column], features)
     return torch.from_numpy(np.stack([feature_of(name, columns, feature) for feature in features], 1))
+
+
+def check_texts(name: str, column: str, cells: Sequence[str], features: Sequence[str]) -> None:
+    """Refuses texts that the training did not have in a column of text."""
+    known = {feature for feature in features if feature.startswith(f"{column}=") and column not in features}
+    for row, cell in enumerate(cells if known else ()):
+        if f"{column}={cell}" not in known:
+            raise InputError(f"{name}, column {column!r}, row {row}: {cell!r} was not in the training: remove the row")
 
 
 def feature_of(name: str, columns: Columns, feature: str) -> npt.NDArray[np.float32]:

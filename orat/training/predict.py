@@ -148,8 +148,10 @@ def predict(
 
 def threat_of(config: dict[str, Any], usual: Threat, eps: float | str | None) -> Threat:
     """The threat of the training in the bounds of its inputs, or with another radius."""
-    threat = Threat(**config["threat"]) if "threat" in config else usual
-    return threat if eps is None else replace(threat, eps=number(eps) if isinstance(eps, str) else eps)
+    record: dict[str, Any] = config.get("threat", usual.record())
+    values: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in record.items()}
+    threat = Threat(**values)
+    return threat if eps is None else replace(threat, eps=number(eps) if isinstance(eps, str) else float(eps))
 
 
 def checked_attack(certain: str | Attack, threat: Threat, shape: tuple[int, ...], classes: int) -> Attack:
