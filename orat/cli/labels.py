@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import Parser, add_command, add_places, listed, read
 from orat.cli.tables import plain_table, print_json, print_table, say
 from orat.core.errors import InputError, unknown
-from orat.core.options import number, whole
+from orat.core.options import flag, number, whole
 
 if TYPE_CHECKING:
     from orat.curation.issues import LabelIssues
@@ -70,6 +70,8 @@ def add_judging(one: Parser) -> None:
     )  # fmt: skip
     one.add_argument("--folds", default="5", metavar="K", help="with --held-out: parts, and networks (default: 5)")
     one.add_argument("--epochs", metavar="N", help="with --held-out: epochs (default: 36, for few samples up to 100)")
+    one.add_argument("--data", metavar="NAME", help="the data of the run, named again if they are code")
+    one.add_argument("--model", metavar="NAME", help="the network of the run, named again if it is code")
     one.add_argument("--trust", action="store_true", help="run the code that the run's record names")
 
 
@@ -79,7 +81,7 @@ def judging_of(arguments: Namespace) -> dict[str, Any]:
         raise InputError("--folds and --epochs are for --held-out: give --held-out too")
     folds, epochs = read(arguments, "folds", whole), read(arguments, "epochs", whole)
     judging = {"device": arguments.device, "held_out": arguments.held_out, "folds": folds, "epochs": epochs}
-    return judging | {"trust": arguments.trust}
+    return judging | {"data": arguments.data, "model": arguments.model, "trust": arguments.trust}
 
 
 def find(arguments: Namespace) -> int:
@@ -124,8 +126,10 @@ def subject_of(arguments: Namespace) -> dict[str, Any]:
         return {"run_folder": arguments.run, "data_dir": arguments.data_dir} | judging_of(arguments)
     if arguments.predictions is None or arguments.labels is None:
         raise InputError("give a run's folder, or --predictions FILE with --labels FILE")
-    if arguments.held_out or arguments.epochs is not None or arguments.folds != "5":
-        raise InputError("--held-out, --folds and --epochs train networks of a run: leave them out of --predictions")
+    usual = {"held_out": False, "folds": "5", "epochs": None, "data": None, "model": None, "data_dir": None}
+    for name, value in usual.items():
+        if getattr(arguments, name) != value:
+            raise InputError(f"{flag(name)} is for a run: leave it out, since --predictions need no training")
     classes = None if arguments.classes is None else listed(arguments.classes)
     return {"predictions": arguments.predictions, "labels": arguments.labels, "classes": classes}
 

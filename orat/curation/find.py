@@ -12,7 +12,7 @@ from torch import Tensor
 
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError
-from orat.core.registry import names_code
+from orat.core.registry import check_trust
 from orat.core.types import Labels
 from orat.curation.issues import LabelIssues
 from orat.curation.predictions import issues_in
@@ -51,10 +51,8 @@ def find_label_issues(
     `trust` runs the code that the record names. `predictions` are files or arrays of probabilities, log-probabilities
     or logits (n, classes) for `labels`, files or arrays too; `classes` names the columns.
     """
-    if (run_folder is None) == (predictions is None):
+    if (run_folder is None) == (predictions is None) or (labels is None) != (predictions is None):
         raise InputError("give either the folder of a run, or predictions with labels")
-    if (labels is None) != (predictions is None):
-        raise InputError("predictions and labels go together: give both; a run has labels of its own")
     if predictions is not None:
         return issues_in(predictions, labels, classes)
     check_folds(folds, epochs)
@@ -86,13 +84,12 @@ def issues_by_run(folder: Path, run: Run, parts: Parts, tensors: Mapping[str, Te
 
 def given_again(run: Run, name: str, value: Any, trust: bool) -> Run:
     """The run with the data or model of this call; refuses objects and code that only the record names."""
-    recorded = getattr(run, name)
     if value is not None:
         return replace(run, **{name: value})
+    recorded = getattr(run, name)
     if isinstance(recorded, str) and recorded.startswith(IN_MEMORY):
-        raise InputError(f"the {name} of the run was {recorded}: give it again in Python, as {name}=...")
-    if isinstance(recorded, str) and names_code(recorded) and not trust:
-        raise InputError(f"the {name} of the run, {recorded}, is code that a file names: give --trust to run it")
+        raise InputError(f"the {name} of the run was {recorded}: give it again, as {name}=..., or --{name} as code")
+    check_trust(recorded, name, trust)
     return run
 
 

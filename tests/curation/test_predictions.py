@@ -203,7 +203,7 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (PROBS, torch.nn.functional.one_hot(LABELS), "labels are int64 of shape (1000, 5)"),
         (PROBS, ["ant", "bee"] * 500, "labels names 2 classes (ant, bee) for 5 columns of predictions"),
         ([["a", "b"]] * 1000, LABELS, "could not convert string to float"),
-        (PROBS, None, "predictions and labels go together"),
+        (PROBS, None, "give either the folder of a run, or predictions with labels"),
         (None, LABELS, "give either the folder of a run, or predictions with labels"),
     ],
 )
@@ -239,8 +239,9 @@ def test_bad_tables_of_predictions_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--held-out"], "train networks of a run: leave them out of --predictions"),
-        (["--folds", "3"], "train networks of a run"),
+        (["--held-out"], "--held-out is for a run: leave it out, since --predictions need no training"),
+        (["--folds", "3"], "--folds is for a run"),
+        (["--model", "mlp-16"], "--model is for a run"),
         (["some-run"], "--predictions is for labels without a run: leave out some-run"),
         (["--classes", "a,b"], "there are 2 names of classes for 5 columns"),
         (["--predictions", "gone.npy"], "there is no file gone.npy"),
