@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orat.noise.judge import Verdict, judge
     from orat.sweeps.search import search
     from orat.training.load import load_model
+    from orat.training.predict import predict
     from orat.training.run import Run
     from orat.training.train import train
 
@@ -34,7 +35,7 @@ PLACES = {
     "Source": "orat.data.source", "State": "orat.methods.base", "Step": "orat.methods.base", "Threat": "orat.attacks",
     "TrainingError": "orat.core.errors", "Verdict": "orat.noise.judge", "evaluate": "orat.evaluation",
     "find_label_issues": "orat.curation.find", "fix_labels": "orat.curation.fix", "judge": "orat.noise.judge",
-    "load_data": "orat.data.catalog:load", "load_model": "orat.training.load",
+    "load_data": "orat.data.catalog:load", "load_model": "orat.training.load", "predict": "orat.training.predict",
     "ranked_range": "orat.methods.ranked_range", "search": "orat.sweeps.search", "train": "orat.training.train",
 }  # fmt: skip
 ROOMS = ("attacks", "curation", "data", "evaluation", "methods", "noise", "sweeps", "training")
@@ -56,7 +57,7 @@ REMOVED = {  # names of earlier versions, and their new places
 __all__ = [
     "PGD", "Attack", "AutoAttack", "Batch", "InputError", "Method", "MinMaxLoss", "RankedRangeLoss", "Run", "Source",
     "State", "Step", "Threat", "TrainingError", "Verdict", "evaluate", "find_label_issues", "fix_labels", "judge",
-    "load_data", "load_model", "ranked_range", "search", "train",
+    "load_data", "load_model", "predict", "ranked_range", "search", "train",
 ]  # fmt: skip
 
 

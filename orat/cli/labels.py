@@ -1,4 +1,4 @@
-"""`orat labels`: finds the wrong labels in the training set of a run, and writes a training set without them."""
+"""`orat labels`: finds wrong labels by a run or by given predictions, and writes a training set without them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orat.cli.flags import Parser, add_command, add_places, read
+from orat.cli.flags import Parser, add_command, add_places, listed, read
 from orat.cli.tables import plain_table, print_json, print_table, say
 from orat.core.errors import InputError, unknown
-from orat.core.options import number, whole
+from orat.core.options import flag, number, whole
 
 if TYPE_CHECKING:
-    from orat.curation.find import LabelIssues
+    from orat.curation.issues import LabelIssues
 
 FORMATS = ("csv", "parquet")
 PRINTED = 10  # samples
@@ -25,12 +25,19 @@ def add(commands: Any) -> None:
     """Declares `labels find` and `labels fix`."""
     text = "find wrong labels in a run's training set, or write a training set without them"
     below = commands.add_parser("labels", help=text, description=text).add_subparsers(required=True, metavar="ACTION")
-    text = "find the training labels of a finished run that are probably wrong: tables and a page of images"
+    text = "find labels that are probably wrong, by a finished run or by predictions of any network: tables and a page"
     one = add_command(below, "find", find, text)
-    one.add_argument("run", metavar="RUN", help="the run's folder")
+    one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
     one.add_argument(
-        "--out", metavar="DIR", help="folder of tables and page (default: label-issues in the run's folder)"
-    )
+        "--predictions", metavar="FILE", help="instead of RUN: probabilities, log-probabilities or logits of networks "
+        "not trained on the samples, one column a class (.npy, .npz, .csv or .parquet)",
+    )  # fmt: skip
+    one.add_argument("--labels", metavar="FILE", help="with --predictions: the labels (.npy, .csv or .txt)")
+    one.add_argument("--classes", metavar="NAMES", help="with --predictions: names of the columns, such as cat,dog")
+    one.add_argument(
+        "--out", metavar="DIR", help="folder of tables and page (default: label-issues in the run's folder, or beside "
+        "the predictions)",
+    )  # fmt: skip
     one.add_argument("--top", default="100", metavar="N", help="images on the page (default: 100)")
     one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
     add_judging(one)
@@ -63,6 +70,9 @@ def add_judging(one: Parser) -> None:
     )  # fmt: skip
     one.add_argument("--folds", default="5", metavar="K", help="with --held-out: parts, and networks (default: 5)")
     one.add_argument("--epochs", metavar="N", help="with --held-out: epochs (default: 36, for few samples up to 100)")
+    one.add_argument("--data", metavar="NAME", help="the data of the run, named again if they are code")
+    one.add_argument("--model", metavar="NAME", help="the network of the run, named again if it is code")
+    one.add_argument("--trust", action="store_true", help="run the code that the run's record names")
 
 
 def judging_of(arguments: Namespace) -> dict[str, Any]:
@@ -70,12 +80,13 @@ def judging_of(arguments: Namespace) -> dict[str, Any]:
     if not arguments.held_out and (arguments.epochs is not None or arguments.folds != "5"):
         raise InputError("--folds and --epochs are for --held-out: give --held-out too")
     folds, epochs = read(arguments, "folds", whole), read(arguments, "epochs", whole)
-    return {"device": arguments.device, "held_out": arguments.held_out, "folds": folds, "epochs": epochs}
+    judging = {"device": arguments.device, "held_out": arguments.held_out, "folds": folds, "epochs": epochs}
+    return judging | {"data": arguments.data, "model": arguments.model, "trust": arguments.trust}
 
 
 def find(arguments: Namespace) -> int:
     """Writes tables and page, and prints the most suspicious labels."""
-    top, judging = read(arguments, "top", whole), judging_of(arguments)
+    top, subject = read(arguments, "top", whole), subject_of(arguments)
     if top < 0:
         raise InputError(f"--top {top}: give 0 or more images")
     if arguments.format not in FORMATS:
@@ -88,20 +99,39 @@ def find(arguments: Namespace) -> int:
 
     if arguments.format == "parquet":
         require("pyarrow", "parquet", "a .parquet table")
-    out = Path(arguments.out) if arguments.out else Path(arguments.run) / "label-issues"
+    title = arguments.run or arguments.predictions
+    beside = Path(arguments.run) if arguments.run else Path(arguments.predictions).parent
+    out = Path(arguments.out) if arguments.out else beside / "label-issues"
     if out.is_file():
         raise InputError(f"{out} is a file: give --out a folder")
-    found = find_label_issues(arguments.run, arguments.data_dir, display=Display(), **judging)
+    found = find_label_issues(display=Display(), **subject)
     out.mkdir(parents=True, exist_ok=True)
     written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
-    replace_file(written[-1], page(found, arguments.run, top).encode())
+    replace_file(written[-1], page(found, title, top).encode())
     if arguments.json:
         rows = list(islice(found, PRINTED))
         print_json(found.summary() | {"notes": found.notes(), "most_suspicious": rows, "files": [*map(str, written)]})
         return 0
-    print_found(arguments.run, found)
+    print_found(title, found)
     say(f"{', '.join(path.name for path in written)}: {out}")
     return 0
+
+
+def subject_of(arguments: Namespace) -> dict[str, Any]:
+    """The run, or the predictions and labels, as arguments of `orat.find_label_issues`."""
+    if arguments.run is not None:
+        for name in ("predictions", "labels", "classes"):
+            if getattr(arguments, name) is not None:
+                raise InputError(f"--{name} is for labels without a run: leave out {arguments.run}, or --{name}")
+        return {"run_folder": arguments.run, "data_dir": arguments.data_dir} | judging_of(arguments)
+    if arguments.predictions is None or arguments.labels is None:
+        raise InputError("give a run's folder, or --predictions FILE with --labels FILE")
+    usual = {"held_out": False, "folds": "5", "epochs": None, "data": None, "model": None, "data_dir": None}
+    for name, value in usual.items():
+        if getattr(arguments, name) != value:
+            raise InputError(f"{flag(name)} is for a run: leave it out, since --predictions need no training")
+    classes = None if arguments.classes is None else listed(arguments.classes)
+    return {"predictions": arguments.predictions, "labels": arguments.labels, "classes": classes}
 
 
 def print_found(title: str, found: LabelIssues) -> None:
@@ -114,7 +144,7 @@ def print_found(title: str, found: LabelIssues) -> None:
     print_table(plain_table(f"{title}: estimated wrong labels by class", titles, rows))
     titles = {"rank": "rank", "index": "index", "given_label": "label", "predicted_label": "predicted",
               "wrong": "wrong", "mean_loss": "mean loss", "path": "path"}  # fmt: skip
-    if found.train.paths is None:
+    if found.paths is None:
         del titles["path"]
     rows = [
         row | {"wrong": f"{1 - row['label_quality']:.1%}", "mean_loss": f"{row['mean_loss']:.2f}"}
@@ -143,7 +173,7 @@ def fix(arguments: Namespace) -> int:
 
 def print_changes(result: Mapping[str, Any], command: str) -> None:
     """Prints the changes by class, and the command that trains on the new training set."""
-    from orat.curation.find import SOURCES
+    from orat.curation.issues import SOURCES
 
     moved = ("moved_out", "moved_in") if result["relabeled"] else ("dropped",)
     titles = {name: name.replace("_", " ") for name in ("class", "before", *moved, "after")}

@@ -15,7 +15,8 @@ from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import csv_bytes, replace_file
 from orat.core.types import Labels
-from orat.curation.find import LabelIssues, find_label_issues
+from orat.curation.find import find_label_issues, given_again
+from orat.curation.issues import LabelIssues
 from orat.data import catalog as datasets
 from orat.data.image_files import files
 from orat.data.label_files import LEFT_OUT
@@ -47,6 +48,7 @@ def fix_labels(
     """
     check_request(how, fix, threshold)
     run, out = finished_run(Path(run_folder)), Path(out)
+    run = given_again(run, "data", judging.get("data"), judging.get("trust", False))
     check_place(out, image_root(run) if how == "folder" else None)
     data_dir = None if data_dir is None else Path(data_dir)
     found = find_label_issues(run_folder, data_dir, display=display, **judging)

@@ -13,9 +13,9 @@ from jinja2 import Environment, PackageLoader
 from PIL import Image
 from torch import Tensor
 
-from orat.core.types import Images
-from orat.curation.find import LabelIssues
+from orat.curation.issues import LabelIssues
 from orat.curation.tables import headlines
+from orat.data.source import Source
 
 SHOWN = 128  # pixels of the longer side on the page
 LARGEST = 256  # pixels of the longer side in the file
@@ -28,7 +28,7 @@ SMALLEST = 0.0005  # share below which a cell is blank
 def page(found: LabelIssues, title: str, top: int = 100) -> str:
     """The page of a run with this title and number of images."""
     templates = Environment(loader=PackageLoader("orat.curation", ""), autoescape=True, trim_blocks=True)
-    classes = found.train.classes
+    classes, samples = found.names, found.samples
     return templates.get_template("page.html").render(
         title=title,
         headlines=headlines(found),
@@ -36,8 +36,8 @@ def page(found: LabelIssues, title: str, top: int = 100) -> str:
         rows=found.classes(),
         classes=classes,
         heat=heat(found.verdict.noise_matrix) if len(classes) <= MOST_CLASSES else None,
-        shape=found.train.shape,
-        figures=figures(found, top) if drawable(found.train.images) else None,
+        shape=None if samples is None else samples.shape,
+        figures=None if samples is None or not drawable(samples.shape) else figures(found, samples, top),
     )
 
 
@@ -54,27 +54,28 @@ def heat(matrix: Tensor) -> list[list[dict[str, Any]]]:
     ]
 
 
-def figures(found: LabelIssues, top: int) -> list[dict[str, Any]]:
+def figures(found: LabelIssues, samples: Source, top: int) -> list[dict[str, Any]]:
     """The images most likely wrong, with their labels."""
-    train, other = found.train, found.other
+    classes, true_labels, other = found.names, found.true_labels, found.other
+    places = found.order[:top].tolist()
     return [
         {
             "rank": row["rank"],
             "name": row["path"] or row["index"],
             "given": row["given_label"],
-            "other": train.classes[int(other[place])],
+            "other": classes[int(other[place])],
             "p_wrong": 1 - row["label_quality"],
             "flagged": row["is_label_issue"],
-            "truth": None if train.truth is None else train.classes[int(train.truth[place])],
-            **picture(train.images[place]),
+            "truth": None if true_labels is None else classes[int(true_labels[place])],
+            **picture(pixels),
         }
-        for place, row in zip(found.order[:top].tolist(), islice(found, top), strict=True)
+        for place, row, pixels in zip(places, islice(found, top), samples.__getitems__(places), strict=True)
     ]
 
 
-def drawable(images: Images) -> bool:
-    """Whether samples are gray or colored images."""
-    return images.dim() == 4 and images.shape[1] in (1, 3)
+def drawable(shape: tuple[int, ...]) -> bool:
+    """Whether samples of a shape are gray or colored images."""
+    return len(shape) == 3 and shape[0] in (1, 3)
 
 
 def picture(pixels: Tensor) -> dict[str, Any]:

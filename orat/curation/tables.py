@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orat.core.files import write_table
-from orat.curation.find import LabelIssues
+from orat.curation.issues import LabelIssues
 
 
 def headlines(found: LabelIssues) -> list[str]:

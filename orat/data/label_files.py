@@ -28,15 +28,25 @@ def from_file(
     The rows of a .csv file have a label, an index and a label, or the path of an image and a label. A row with an empty
     label gives LEFT_OUT.
     """
-    path = Path(path)
+    return labels_in(Path(path), rows_of(Path(path)), n, class_names, image_paths)
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a .npy, .csv or .txt file."""
     if path.suffix not in READERS:
         raise InputError(f"{path} ends in {path.suffix!r}: give the labels as {', '.join(READERS)}")
     if not path.is_file():
         raise InputError(f"there is no file {path}: give the labels as {', '.join(READERS)}")
     try:
-        rows = READERS[path.suffix](path)
+        return READERS[path.suffix](path)
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{path} is not a {path.suffix} file of labels: {line_of(error)}") from error
+
+
+def labels_in(
+    path: Path, rows: list[Row], n: int, class_names: tuple[str, ...], image_paths: tuple[str, ...] | None
+) -> Labels:
+    """The n labels in the rows of a file, in the order of the samples."""
     samples, labels = samples_of(path, rows, n, image_paths), classes_of(path, rows, class_names)
     if len(rows) != n:
         raise InputError(f"{path} has {len(rows)} labels for {n} samples: give one a sample")

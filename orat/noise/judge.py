@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, line_of
 from orat.core.types import Labels
 from orat.noise.matrix import MAX_NOISE, ClassScores, bin_count, estimate_noise, right_predictions, wrong_probabilities
 
@@ -65,15 +66,16 @@ class Verdict:
         return cls(labels, **values)
 
 
-def judge(log_probs: Tensor, labels: Labels) -> Verdict:
+def judge(log_probs: Tensor | npt.NDArray[Any], labels: Tensor | npt.NDArray[Any]) -> Verdict:
     """The verdict on labels from predictions of networks that did not train on the samples.
 
     `log_probs` is (n, classes), or (2, n, classes) with predictions of a second network. The second network changes
     single samples, weighted by its reliability, but not the noise rate.
     """
+    log_probs, labels = tensor_of("log_probs", log_probs), tensor_of("labels", labels)
     check_predictions(log_probs, labels)
     first, *second = log_probs.detach().double().nan_to_num(neginf=LOG_ZERO).reshape(-1, *log_probs.shape[-2:])
-    labels = labels.detach().to(first.device)
+    labels = labels.detach().long().to(first.device)
     scores = ClassScores(first, labels)
     matrix, spread, error = estimate_noise(scores)
     rate = float(1 - (matrix.diagonal() * scores.sizes).sum() / len(labels))
@@ -99,11 +101,21 @@ def judge(log_probs: Tensor, labels: Labels) -> Verdict:
     )
 
 
-def check_predictions(log_probs: Tensor, labels: Labels) -> None:
+def tensor_of(name: str, values: Tensor | npt.NDArray[Any]) -> Tensor:
+    """The values as a tensor; texts and objects are refused."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} are no numbers ({line_of(error)}): give a tensor or an array of numbers") from None
+
+
+def check_predictions(log_probs: Tensor, labels: Tensor) -> None:
     """Refuses anything but log-probabilities of at least two classes, and labels of these classes."""
     shape = tuple(log_probs.shape)
     if len(shape) not in (2, 3) or shape[-1] < 2 or shape[:-2] not in ((), (2,)):
         raise InputError(f"log_probs of shape {shape}: give (n, classes) or (2, n, classes), with at least 2 classes")
+    if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
+        raise InputError(f"labels are {labels.dtype} of shape {tuple(labels.shape)}: give one class index per sample")
     if not shape[-2] or shape[-2] != len(labels):
         raise InputError(f"{shape[-2]} predictions for {len(labels)} labels: give one prediction per label")
     if labels.min() < 0 or labels.max() >= shape[-1]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from orat.core.device import choose_device
 from orat.core.errors import InputError, unknown
+from orat.core.registry import check_trust
 from orat.models import catalog as models
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
@@ -25,7 +27,9 @@ def finished_run(folder: Path) -> Run:
     return run
 
 
-def load_model(folder: str | Path, which: str = "last", device: str = "cpu") -> nn.Module:
+def load_model(
+    folder: str | Path, which: str = "last", device: str = "cpu", model: Any = None, trust: bool = False
+) -> nn.Module:
     """The trained network of a run, [0, 1] in, logits out: of the last epoch, or of the one chosen on validation."""
     if which not in WEIGHTS:
         raise unknown("weights", which, WEIGHTS)
@@ -33,9 +37,13 @@ def load_model(folder: str | Path, which: str = "last", device: str = "cpu") -> 
     run = read_run(path)
     tensors = RunFolder(path).load_tensors(WEIGHTS[which])
     config = json.loads((path / "config.json").read_text())
-    model = models.build(config["model"], tuple(config["shape"]), len(config["classes"]), run.seed)
-    model.load_state_dict(tensors)
+    check_trust(config["model"], "model", trust or model is not None)
+    if isinstance(model, nn.Module):
+        network = model
+    else:
+        network = models.build(model or config["model"], tuple(config["shape"]), len(config["classes"]), run.seed)
+    network.load_state_dict(tensors)
     place = choose_device(device)
     if place.type == "cuda" and config["shape"][0] == 1:  # a fifth faster there than channels last, which a CPU prefers
-        model = model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    return model.to(place).eval()
+        network = network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return network.to(place).eval()

@@ -17,7 +17,7 @@ import torch
 from html_page import Page
 from PIL import Image
 from quick_runs import NOISE, quick
-from refusals import assert_refused_in_one_line
+from refusals import assert_refused_in_one_line, wrong
 from torch import Tensor
 
 import orat
@@ -236,12 +236,12 @@ def test_cells_are_colored_by_their_share_of_wrong_labels() -> None:
 
 def test_a_page_without_truth_or_with_many_classes_says_so(automatic: Path) -> None:
     found = orat.find_label_issues(automatic, device="cpu")
-    unknown = replace(found, train=replace(found.train, truth=None))
+    unknown = replace(found, true_labels=None)
     assert "true label" in page_of(found, "x", top=3)
     assert "true label" not in page_of(unknown, "x", top=3)
     names = tuple(f"class {i}" for i in range(31))
     verdict = replace(found.verdict, noise_matrix=torch.eye(31, dtype=torch.float64))
-    many = replace(found, train=replace(found.train, classes=names), verdict=verdict)
+    many = replace(found, names=names, verdict=verdict)
     assert "31 classes are too many for a page: see matrix.csv." in page_of(many, "x", top=3)
 
 
@@ -273,7 +273,7 @@ def test_points_have_no_pictures_and_an_unknown_truth_is_not_shown(tmp_path: Pat
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text
-    assert ("AUC" in text) == (found.train.truth is not None)
+    assert ("AUC" in text) == (found.true_labels is not None)
     assert not [tag for tag, _ in Page(text).elements if tag == "img"]
 
 
@@ -329,3 +329,37 @@ def test_other_data_and_unfinished_runs_are_refused(tiny: str, tmp_path: Path) -
     (tmp_path / "a" / "result.json").unlink()
     assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path / "a"), "is not finished")
     assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path), "is not a run folder")
+
+
+def rewritten(folder: Path, to: Path, **fields: str) -> Path:
+    """A copy of a run whose record has these fields."""
+    shutil.copytree(folder, to)
+    for name in ("run.json", "config.json"):
+        record = json.loads((to / name).read_text())
+        (to / name).write_text(json.dumps(record | {key: value for key, value in fields.items() if key in record}))
+    return to
+
+
+@pytest.mark.parametrize("field", ["data", "model"])
+def test_code_that_only_the_record_names_does_not_run(
+    plain: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    (tmp_path / "code.py").write_text("open('ran', 'w')")
+    spec = f"{tmp_path / 'code.py'}:make"
+    folder = rewritten(plain, tmp_path / "run", **{field: spec})
+    for words in (["find"], ["fix", "--out", str(tmp_path / "out")]):
+        line = wrong(capsys, "labels", words[0], str(folder), *words[1:], "--device", "cpu")
+        assert f"{field} {spec} is code that a file names: give --{field} {spec} in this command, or --trust" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["code.py", "run"]
+    again = {"data": tiny, "model": "mlp-16"}[field]
+    assert main(["labels", "find", str(folder), f"--{field}", again, "--device", "cpu"]) == 0
+    wanted = list(orat.find_label_issues(plain, device="cpu"))
+    assert list(orat.find_label_issues(folder, device="cpu", **{field: again})) == wanted
+
+
+def test_objects_in_memory_are_asked_for_again(plain: Path, tiny: str, tmp_path: Path) -> None:
+    folder = rewritten(plain, tmp_path / "run", data="in memory: Pair")
+    assert_refused_in_one_line(
+        lambda: orat.find_label_issues(folder), "the data of the run was in memory: Pair: give it again, as data=..."
+    )
+    assert len(orat.find_label_issues(folder, data=tiny, device="cpu")) == 270

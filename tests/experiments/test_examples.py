@@ -24,6 +24,26 @@ def test_an_example_is_short_and_its_names_exist(file: Path) -> None:
         assert hasattr(orat, name), name
 
 
+def printed(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The output of an example."""
+    runpy.run_path(str(EXAMPLES[0].with_name(name)), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_new_pictures_are_classified_by_a_finished_model(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed("use_a_model.py", capsys).splitlines()
+    rows = [re.fullmatch(r"\d+\.png: \d \(\d+%\), certain: (True|False)", line) for line in lines]
+    assert len(rows) == 12
+    assert {row[1] for row in rows if row} == {"True", "False"}
+
+
+def test_wrong_labels_are_found_by_predictions_of_another_model(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed("own_predictions.py", capsys)
+    assert "taken as logits" in text
+    rates = re.search(r"precision ([\d.]+)%, recall ([\d.]+)%", text)
+    assert rates is not None
+    assert min(map(float, rates.groups())) > 65
+
+
 def test_arrays_of_your_own_are_trained_and_loaded(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(EXAMPLES[-1]), run_name="__main__")
-    assert "Linear(in_features=256, out_features=32, bias=True)" in capsys.readouterr().out
+    assert "Linear(in_features=256, out_features=32, bias=True)" in printed("two_classes_from_arrays.py", capsys)

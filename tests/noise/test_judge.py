@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -160,6 +161,9 @@ LABELS = torch.tensor([0, 1, 0, 1])
         (UNIFORM.log().expand(3, 4, 2), LABELS, "shape (3, 4, 2)"),
         (UNIFORM[:0].log(), LABELS[:0], "0 predictions for 0 labels"),
         (UNIFORM.log(), LABELS + 1, "labels from 1 to 2 for 2 classes"),
+        (UNIFORM.log(), LABELS.double(), "labels are torch.float64 of shape (4,): give one class index per sample"),
+        (UNIFORM.log(), UNIFORM.long(), "labels are torch.int64 of shape (4, 2)"),
+        (UNIFORM.log(), np.array(list("abab")), "labels are no numbers"),
         (UNIFORM.log().index_fill(0, torch.tensor([1, 3]), torch.nan), LABELS, "NaN in 2 rows"),
         (UNIFORM, LABELS, "log_probs are probabilities (rows sum to 1): give their logarithm"),
         (torch.tensor([[5.0, -1.0]]).expand(4, 2), LABELS, "log_probs are logits (a row sums to 149 after exp"),

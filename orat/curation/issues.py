@@ -1,0 +1,163 @@
+"""Label issues: the labels that look wrong, one row a sample, and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from orat.core.types import Labels
+from orat.data.source import Source
+from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed
+from orat.noise.matrix import MIN_SAMPLES
+
+DIGITS = 6  # of numbers in tables
+CORNER = "given \\ true"  # of the noise matrix
+CROSS_FITTED = "Scores are cross-fitted: the network that scored a sample was not trained on it"
+GIVEN = "given predictions"
+SOURCES = {
+    "scout networks and network": f"{CROSS_FITTED}; the trained network adds its score where it is reliable.",
+    "held-out networks": f"{CROSS_FITTED}.",
+    "network": "Scores are in-sample: the network was trained on these labels and has learned some wrong labels; "
+    "--held-out is better, with networks that were not trained on the samples they score.",
+    GIVEN: "Scores come from the given predictions. They are right only if no network was trained on the samples that "
+    "it predicted: a network agrees with wrong labels that it has learned.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelIssues:
+    """The score of every label, in the order of the samples."""
+
+    names: tuple[str, ...]  # of the classes
+    id: Tensor  # (n,) places in the data set as read
+    total: int  # samples in the data set as read
+    verdict: Verdict
+    log_probs: Tensor  # (n, classes) predictions
+    flags: Tensor  # (n,) bool: labels called wrong
+    judged_by: str  # a key of SOURCES
+    true_labels: Labels | None = None  # (n,) if known
+    paths: tuple[str, ...] | None = None  # of the samples
+    samples: Source | None = None  # for pictures, if there are any
+    times_cut: Tensor | None = None  # (n,) epochs in which the method removed or relabeled a sample
+    remarks: tuple[str, ...] = ()  # about the predictions as read
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows of the table, most likely wrong first."""
+        columns = self.columns()
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+    @property
+    def labels(self) -> Labels:
+        """The labels as given."""
+        return self.verdict.labels
+
+    @property
+    def order(self) -> Tensor:
+        """The samples by score, most likely wrong first."""
+        return self.verdict.score.argsort(descending=True, stable=True)
+
+    @property
+    def other(self) -> Labels:
+        """The most likely class besides the given label."""
+        return self.log_probs.scatter(1, self.labels[:, None], -torch.inf).argmax(1)
+
+    @property
+    def predicted(self) -> Labels:
+        """The predicted class; for flagged and doubted labels, the most likely other class."""
+        return torch.where(self.flags | (self.verdict.p_wrong > DOUBTED), self.other, self.verdict.predicted)
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """The cross-entropy of the prediction, which is averaged over epochs where networks were cross-fitted."""
+        return -self.log_probs.gather(1, self.labels[:, None]).squeeze(1)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The table by columns, most likely wrong first."""
+        order, names, paths = self.order, self.names, self.paths
+        n = len(order)
+        quality = (1 - self.verdict.p_wrong[order]).clamp(0, 1).tolist()
+        return {
+            "index": self.id[order].tolist(),
+            "path": [""] * n if paths is None else [paths[place] for place in order.tolist()],
+            "given_label": [names[label] for label in self.labels[order].tolist()],
+            "predicted_label": [names[label] for label in self.predicted[order].tolist()],
+            "label_quality": [round(value, DIGITS) for value in quality],
+            "is_label_issue": self.flags[order].tolist(),
+            "mean_loss": [round(value, DIGITS) for value in self.mean_loss[order].tolist()],
+            "times_cut": [None] * n if self.times_cut is None else self.times_cut[order].tolist(),
+            "rank": list(range(1, n + 1)),
+        }
+
+    def classes(self) -> list[dict[str, Any]]:
+        """One row a class: given labels, estimated wrong labels, the class most confused with, and flagged labels."""
+        rows = []
+        for label, name in enumerate(self.names):
+            group = self.labels == label
+            given, share = int(group.sum()), 1 - float(self.verdict.noise_matrix[label, label])
+            estimate = {"estimated_wrong": round(share * given), "estimated_share": round(share, DIGITS)}
+            issues = {"confused_with": self.confused_with(label), "issues": int(self.flags[group].sum())}
+            rows.append({"class": name, "given": given} | estimate | issues)
+        return rows
+
+    def confused_with(self, label: int) -> str:
+        """The true class of most wrong labels of a class; empty where no class stands out."""
+        others = self.verdict.noise_matrix[label].clone()
+        others[label] = -1
+        best, second = others.topk(2).values.tolist()
+        stands_out = best > max(second, 0) + 1e-9 and best * int((self.labels == label).sum()) >= 1
+        return self.names[int(others.argmax())] if stands_out else ""
+
+    def matrix(self) -> dict[str, list[Any]]:
+        """The noise matrix by columns: for each given label (row), the share of each true class (column)."""
+        names = self.names
+        shares = self.verdict.noise_matrix.T.tolist()
+        rounded = {name: [round(share, DIGITS) for share in column] for name, column in zip(names, shares, strict=True)}
+        return {CORNER: list(names), **rounded}
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of samples and flags, the estimated noise, and the classes."""
+        return {
+            "samples": len(self),
+            "not_judged": self.total - len(self),
+            "judged_by": self.judged_by,
+            "noise_rate": self.verdict.noise_rate,
+            "error": self.verdict.error,
+            "reliability": self.verdict.reliability,
+            "issues": int(self.flags.sum()),
+            "classes": self.classes(),
+            "truth": self.truth(),
+        }
+
+    def truth(self) -> dict[str, Any] | None:
+        """Precision and recall of the flags and AUC of the score, where the true labels are known."""
+        if self.true_labels is None:
+            return None
+        wrong = self.labels != self.true_labels
+        found = found_removed(self.flags, wrong)
+        share, auc = int(wrong.sum()) / len(wrong), area(self.verdict.score, wrong)
+        rates = {"precision": found["precision"], "recall": found["recall"], "auc": auc}
+        return {"wrong": found["flipped"], "wrong_share": share} | rates
+
+    def notes(self) -> list[str]:
+        """The source of the scores, and their limits."""
+        lines = [*self.remarks, SOURCES[self.judged_by]]
+        if self.total > len(self):
+            reason = "have no label" if self.judged_by == GIVEN else "were not trained on"
+            lines.append(f"{self.total - len(self):,} of {self.total:,} samples {reason} and have no score.")
+        counts = torch.bincount(self.labels, minlength=len(self.names)).tolist()
+        few = [name for name, count in zip(self.names, counts, strict=True) if count < MIN_SAMPLES]
+        if few:
+            lines.append(f"Classes with fewer than {MIN_SAMPLES} samples have no score: {', '.join(few)}.")
+        if self.verdict.reliability < RELIABLE:
+            lines.append(
+                f"The predictions are unreliable: their reliability is {self.verdict.reliability:.0%}, and flags need "
+                f"{RELIABLE:.0%}. Right labels of hard samples have high scores, too."
+            )
+        return lines
