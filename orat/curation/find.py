@@ -21,7 +21,8 @@ from orat.methods.base import Decision
 from orat.noise.judge import Verdict, judge
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
-from orat.training.run import IN_MEMORY, Run
+from orat.training.record import IN_MEMORY
+from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import Parts, check_folds, prepare
 
