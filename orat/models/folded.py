@@ -44,6 +44,7 @@ class Folded(nn.Module):
         form = Form(dtype, pools)
         self.links = form.links
         self.network = fold(model, form)
+        self.entry = at_least_single(dtype) if normalizes(model) else dtype
         self.eval().requires_grad_(False)
         self.answers = at_least_single(dtype)
         self.refresh()
@@ -56,7 +57,7 @@ class Folded(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits, in single precision at least."""
-        logits: Tensor = self.network(x)
+        logits: Tensor = self.network(x.to(self.entry))
         return logits.to(self.answers)
 
 
@@ -97,6 +98,11 @@ def fold(module: nn.Module, form: Form) -> nn.Module:
     twin = copied(module, kept, form.links)
     twin._modules = {name: fold(child, form) for name, child in module.named_children()}
     return twin
+
+
+def normalizes(model: nn.Module) -> bool:
+    """Whether a network begins with a normalization."""
+    return isinstance(model, nn.Sequential) and isinstance(next(iter(model), None), Normalize)
 
 
 def computes_as(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:

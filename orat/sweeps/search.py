@@ -211,11 +211,11 @@ class Check:
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
         model = build_model(plain, parts.train)
         if run.init_from is not None:
-            load_first(model, run, run.init_from)
+            load_first(model, run, run.init_from, len(parts.train.classes))
         if (scouts := run.method.scouts()) is None:
             run.method.start(setting_of(plain, parts))
         else:
-            plan_for(plain, parts, scouts).make(0)
+            plan_for(plain, parts, scouts, network=model).make(0)
 
     def parts(self, run: Run) -> Parts:
         """The data of a run with the first image in place of all images: only number and shape matter here."""

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from orat.attacks import PGD, Adversary
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import TrainingError
+from orat.core.random import Draws, seeded
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
 from orat.models.layers import dropouts, seed_dropout
+from orat.models.weights import fit
 from orat.training.engine import Views
 from orat.training.run import Run
 
@@ -130,7 +132,7 @@ class Learner(ABC):
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restores everything."""
-        self.modules.load_state_dict(saved["modules"])
+        fit(self.modules, saved["modules"], "the network or the method is not that of the checkpoint")
         self.optimizer.load_state_dict(saved["optimizer"])
         self.rates = []
         self.generator.set_state(saved["generator"].cpu())
@@ -141,15 +143,23 @@ class Learner(ABC):
 
 
 class RunLearner(Learner):
-    """The network and the method's state of a run."""
+    """The network and the method's state of a run; `draws`: the network draws from global generators."""
 
-    def __init__(self, run: Run, model: nn.Module, state: State, form: str = "plain", domain: Domain = UNIT) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: nn.Module,
+        state: State,
+        form: str = "plain",
+        domain: Domain = UNIT,
+        draws: bool = False,
+    ) -> None:
         learned = {"params": list(model.parameters()), "decays": True}
         device = next(model.parameters()).device
         modules = nn.ModuleDict({"model": model, "state": state})
         super().__init__(run, modules, [learned, *state.param_groups(run.lr)], device)
         seed_dropout(modules, run.seed)
-        self.model, self.state, self.domain = model, state, domain
+        self.model, self.state, self.domain, self.draws = model, state, domain, draws
         self.epochs, self.batch_size = run.epochs, run.batch_size
         self.form = Views(model, form, run.precision, attacked=run.attack_mode == "eval")
         self.radius = 1.0  # share of eps in this step
@@ -173,6 +183,14 @@ class RunLearner(Learner):
         threat = run.threat_in(self.domain, self.radius)
         adversary = Adversary(pgd, threat, view.model, self.generator, view.sight)
         return run.method.loss(Step(view.model, batch, adversary, self.state, self.epoch))
+
+    def advance(self, batch: Batch, share: float) -> Scalar:
+        """One step; what the network draws depends on the seed and the step alone."""
+        if not self.draws:
+            return super().advance(batch, share)
+        key = Draws.of(self.run.seed, torch.tensor([self.epoch])).fork(self.step).keys
+        with seeded(int(key), self.device):
+            return super().advance(batch, share)
 
     def pace(self, progress: float) -> None:
         """Linear warm-ups of rate and radius, and a tenth of the rate from each milestone on."""

@@ -189,8 +189,10 @@ def floats(value: Run | Method) -> dict[str, float | None]:
 
 
 def in_words(value: Any) -> str | None:
-    """A name as it is, and the class of an object in memory."""
-    return value if value is None or isinstance(value, str) else f"{IN_MEMORY}{type(value).__qualname__}"
+    """A name as it is, and the class of an object in memory, or the name of a class or function."""
+    if value is None or isinstance(value, str):
+        return value
+    return f"{IN_MEMORY}{getattr(value, '__qualname__', type(value).__qualname__)}"
 
 
 def check_method(method: object) -> None:

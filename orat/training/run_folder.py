@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from orat.core.errors import InputError
 from orat.core.files import replace_file
+from orat.core.registry import check_trust
 from orat.data.source import Dataset
 from orat.training.defaults import BY_DATA
 from orat.training.run import Run, in_words, read_run
@@ -57,6 +58,8 @@ class RunFolder:
         if not run.unset or not (self.path / "run.json").is_file():
             return run
         there = read_run(self.path)
+        if run.model is None:
+            check_trust(there.model, "model", trust=False)
         return run.filled({name: getattr(there, name) for name in (*BY_DATA, "image_size")})
 
     def check(self, run: Run) -> None:
