@@ -90,13 +90,14 @@ def fold(module: nn.Module, form: Form) -> nn.Module:
         return nn.Identity()
     if convolves(module):
         return fold_convolution(module, None, form)
-    if computes_as(module, nn.Linear) and module.out_features % ALIGNED:
+    if type(module) is nn.Linear and module.out_features % ALIGNED:  # attention reads the weights of a derived class
         return fold_linear(module, form)
     if computes_as(module, nn.Sequential):
-        return nn.Sequential(*fold_chain(list(module.children()), form))
+        return nn.Sequential(*fold_chain(list(module), form))
     kept = at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype
     twin = copied(module, kept, form.links)
-    twin._modules = {name: fold(child, form) for name, child in module.named_children()}
+    children = module._modules.items()  # where a shared module is listed at each of its places
+    twin._modules = {name: None if child is None else fold(child, form) for name, child in children}
     return twin
 
 

@@ -18,7 +18,7 @@ from orat.sweeps.space import DECIDE_DATA, Axis, Choice, Range, axes_of, choices
 from orat.sweeps.trials import Trials, silence
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
-from orat.training.run import Run
+from orat.training.run import Run, in_words
 from orat.training.setup import Parts, build_model, plan_for, prepare, setting_of
 from orat.training.text import Texts, texts_of
 from orat.training.train import train
@@ -95,6 +95,8 @@ def search(
     settings, also from ranges such as "0.05..0.5" or "log:0.001..0.1". A row has the validation accuracy at the chosen
     epoch. Validation labels can be wrong, so the accuracy ranks settings and is no estimate.
     """
+    if not isinstance(run.model, str | None):
+        raise InputError(f"a search builds its networks anew, not {in_words(run.model)}: give module:function as model")
     plan = SearchPlan(texts_of(run), axes_of(over), by, trials, seed)
     return carry_out(plan, Path(out), Execution(data_dir, device, display or Display(), engine, at_once), show_test)
 

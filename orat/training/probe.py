@@ -41,9 +41,9 @@ def check_network(model: nn.Module, train: Dataset) -> None:
         inputs = f"inputs of shape {tuple(x.shape)}"
         with undisturbed(model, training), as_input_error(f"the network on {inputs}", "let it take such inputs"):
             logits = model(x)
-            checked(logits, SAMPLES, len(train.classes))
             if not logits.is_floating_point():
                 raise InputError(f"the network gives {logits.dtype} for {inputs}: give floating-point logits")
+            checked(logits, SAMPLES, len(train.classes))
             check_graph(model, logits, x, learned)
 
 
@@ -110,7 +110,7 @@ def misfolded(model: nn.Module, x: Images, dtype: torch.dtype) -> str | None:
     The network is in train mode while its folded form computes, which finds forms that use modules of the network.
     """
     try:
-        with undisturbed(model, training=True), as_input_error("its folded form", "use reshape in place of view"):
+        with undisturbed(model, training=True), as_input_error("its folded form", "results are the same"):
             folded = Folded(model, dtype)
             with moved_weights(model):
                 folded.refresh()
