@@ -13,7 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from orat.core.errors import InputError, unknown
+from orat.core.random import seeded
+from orat.models.adapted import Say
 from orat.models.demo_cnn import DemoCNN
+from orat.models.external import build_network, is_own
 from orat.models.layers import Normalize
 from orat.models.lenet import LeNet
 from orat.models.mlp import MLP
@@ -38,14 +41,18 @@ NAMES = (
 
 
 def build(
-    name: str,
+    name: str | nn.Module | Callable[..., Any],
     shape: tuple[int, ...],
     classes: int,
     seed: int,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    say: Say = lambda line: None,
 ) -> nn.Module:
-    """The network of this name behind its normalization, with weights drawn from `seed` alone."""
+    """The network of this name behind its normalization, with weights drawn from `seed` alone.
+
+    A user's network has a normalization only where mean and std are given; `say` takes notes about it.
+    """
     if classes < 2:
         raise InputError(f"classes = {classes}: a classifier has at least 2 classes")
     if not shape or min(shape) < 1:
@@ -53,9 +60,10 @@ def build(
             f"inputs of shape {tuple(shape)} hold no values: give (channels, height, width) or (dimensions,)"
         )
     normalize = Normalize(_per_channel("mean", mean, 0.0, shape[0]), _per_channel("std", std, 1.0, shape[0]))
-    with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed, which would also seed the GPUs, whose state is not restored.
-        torch.default_generator.manual_seed(seed)
+    if not isinstance(name, str) or is_own(name):
+        own = build_network(name, shape, classes, seed, say)
+        return own if mean is None and std is None else nn.Sequential(normalize, own)
+    with seeded(seed):
         model = nn.Sequential(normalize, network(name, shape, classes))
     # The memory format of batches: a third faster on a CPU. The stubs of torch lack this form of `to`.
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

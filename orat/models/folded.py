@@ -44,6 +44,7 @@ class Folded(nn.Module):
         form = Form(dtype, pools)
         self.links = form.links
         self.network = fold(model, form)
+        self.entry = at_least_single(dtype) if normalizes(model) else dtype
         self.eval().requires_grad_(False)
         self.answers = at_least_single(dtype)
         self.refresh()
@@ -56,7 +57,7 @@ class Folded(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits, in single precision at least."""
-        logits: Tensor = self.network(x)
+        logits: Tensor = self.network(x.to(self.entry))
         return logits.to(self.answers)
 
 
@@ -89,14 +90,20 @@ def fold(module: nn.Module, form: Form) -> nn.Module:
         return nn.Identity()
     if convolves(module):
         return fold_convolution(module, None, form)
-    if computes_as(module, nn.Linear) and module.out_features % ALIGNED:
+    if type(module) is nn.Linear and module.out_features % ALIGNED:  # attention reads the weights of a derived class
         return fold_linear(module, form)
     if computes_as(module, nn.Sequential):
-        return nn.Sequential(*fold_chain(list(module.children()), form))
+        return nn.Sequential(*fold_chain(list(module), form))
     kept = at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype
     twin = copied(module, kept, form.links)
-    twin._modules = {name: fold(child, form) for name, child in module.named_children()}
+    children = module._modules.items()  # where a shared module is listed at each of its places
+    twin._modules = {name: None if child is None else fold(child, form) for name, child in children}
     return twin
+
+
+def normalizes(model: nn.Module) -> bool:
+    """Whether a network begins with a normalization."""
+    return isinstance(model, nn.Sequential) and isinstance(next(iter(model), None), Normalize)
 
 
 def computes_as(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from pickle import UnpicklingError
 from textwrap import shorten
@@ -15,34 +16,40 @@ from torch import Tensor, nn
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from orat.core.errors import InputError
+from orat.models.layers import Normalize
 
 HOLDERS = ("state_dict", "model_state_dict", "model")  # keys of the weights in checkpoints of training scripts
-PARALLEL = "module."  # prefix of every name in weights of DataParallel
-MEAN, STD, NETWORK = "0.mean", "0.std", "1"  # normalization and network in networks of the catalog
+PREFIXES = ("_orig_mod.", "module.")  # of every name in weights of torch.compile and of DataParallel
+MEAN, STD = "0.mean", "0.std"  # of a network behind a normalization
 NAMED = 3  # names in a message; further names are counted
 LETTERS = 200  # of a foreign error message
 SAME = "give the weights that were saved from this network"
 SAFE = 'if you trust it, save it with torch.save(model.state_dict(), "weights.pt") or as .safetensors'
 
 
-def load_weights(model: nn.Module, file: Path, normalized: bool, misfit: str) -> int:
-    """Loads a file of weights into a network of the catalog, and returns the number of classes of the weights.
+def load_weights(model: nn.Module, file: Path, classes: int, normalized: bool, own: bool, misfit: str) -> int:
+    """Loads a file of weights into a new network, and returns the number of classes of the weights.
 
     For another number of classes, the last layer of the network stays. Weights without normalization are loaded
-    behind that of the network; `normalized` says that the network has a normalization other than the identity.
+    behind that of the network; `normalized` says that the network has a normalization other than the identity. A
+    user's network takes the normalization of the weights.
     """
     tensors = read_weights(file)
     unwrap(tensors, model)
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
             raise InputError(f"{file} holds a {type(value).__name__} as {name!r}, not a tensor: {SAFE}")
-    if normalized and MEAN in tensors and STD in tensors:
+    brought = {MEAN, STD} <= tensors.keys()
+    if brought and own and MEAN not in model.state_dict():
+        raise InputError(f"{misfit}: the weights lie behind a normalization: add --normalize, which then takes theirs")
+    if brought and normalized and not own:
         check_identity(file, tensors[MEAN], tensors[STD])
         tensors.update({name: model.state_dict()[name] for name in (MEAN, STD)})
-    target = model if MEAN in tensors else model.get_submodule(NETWORK)
-    classes = keep_own_head(target, tensors)
+    behind = isinstance(model, nn.Sequential) and isinstance(next(iter(model), None), Normalize)
+    target = model.get_submodule("1") if behind and MEAN not in tensors else model
+    there = keep_own_head(target, tensors, classes)
     fit(target, tensors, misfit)
-    return classes
+    return there
 
 
 def check_identity(file: Path, mean: Tensor, std: Tensor) -> None:
@@ -54,18 +61,25 @@ def check_identity(file: Path, mean: Tensor, std: Tensor) -> None:
         )
 
 
-def keep_own_head(target: nn.Module, tensors: dict[str, Any]) -> int:
-    """Replaces the last layer in weights for another number of classes, and returns this number."""
-    head = [name for name, layer in target.named_modules() if isinstance(layer, nn.Linear)][-1]
-    names = (f"{head}.weight", f"{head}.bias")
-    own = {name: target.state_dict()[name] for name in names}
-    if not tensors.keys() >= own.keys():
-        return 0  # refused by `fit`
-    weight, bias = (tensors[name] for name in names)
-    classes = len(bias) if bias.dim() == 1 else 0
-    if weight.shape == (classes, own[names[0]].shape[1]) and classes != len(own[names[1]]):
-        tensors.update(own)
-    return classes
+def keep_own_head(target: nn.Module, tensors: dict[str, Any], classes: int) -> int:
+    """Replaces the last layer in weights for another number of classes, and returns this number.
+
+    The last layer is the one whose weights differ from those of the network, and in the number of outputs alone.
+    """
+    own = target.state_dict()
+    other = {
+        name: tensors[name] for name, value in own.items() if name in tensors and tensors[name].shape != value.shape
+    }
+    layers, rows = (
+        {name.rpartition(".")[0] for name in other},
+        {len(value) if value.dim() else 0 for value in other.values()},
+    )
+    wider = any(value.dim() > 1 for value in other.values())  # a layer's weights, not its bias alone
+    fits = all(own[name].shape == (classes, *value.shape[1:]) for name, value in other.items())
+    if len(layers) != 1 or len(rows) != 1 or not (wider and fits):
+        return classes
+    tensors.update({name: own[name] for name in other})
+    return rows.pop()
 
 
 def read_weights(file: Path) -> dict[str, Any]:
@@ -121,14 +135,15 @@ def of_other_size(model: nn.Module, tensors: dict[str, Any]) -> list[str]:
 
 
 def unwrap(tensors: dict[str, Any], model: nn.Module) -> None:
-    """Removes the prefix of DataParallel from all names, unless the network has it too."""
-    if all(name.startswith(PARALLEL) for name in tensors) and not holds_parallel(model):
-        consume_prefix_in_state_dict_if_present(tensors, PARALLEL)
+    """Removes the prefixes of torch.compile and DataParallel from all names, unless the network has them too."""
+    for prefix in PREFIXES:
+        if all_start(tensors, prefix) and not all_start(model.state_dict(), prefix):
+            consume_prefix_in_state_dict_if_present(tensors, prefix)
 
 
-def holds_parallel(model: nn.Module) -> bool:
-    """Whether the names of the network have the prefix of DataParallel."""
-    return all(name.startswith(PARALLEL) for name in model.state_dict())
+def all_start(names: Iterable[str], prefix: str) -> bool:
+    """Whether all names have a prefix."""
+    return all(name.startswith(prefix) for name in names)
 
 
 def listed(names: list[str]) -> str:

@@ -18,6 +18,7 @@ from orat.sweeps.space import DECIDE_DATA, Axis, Choice, Range, axes_of, choices
 from orat.sweeps.trials import Trials, silence
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
+from orat.training.record import in_words
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model, plan_for, prepare, state_of
@@ -96,6 +97,8 @@ def search(
     settings, also from ranges such as "0.05..0.5" or "log:0.001..0.1". A row has the validation accuracy at the chosen
     epoch. Validation labels can be wrong, so the accuracy ranks settings and is no estimate.
     """
+    if not isinstance(run.model, str | None):
+        raise InputError(f"a search builds its networks anew, not {in_words(run.model)}: give module:function as model")
     texts = texts_of(run) | {"method": type(run.method)}  # the class itself: a name may lead nowhere
     plan = SearchPlan(texts, axes_of(over, texts), by, trials, seed)
     return carry_out(plan, Path(out), Execution(data_dir, device, display or Display(), engine, at_once), show_test)
@@ -213,11 +216,11 @@ class Check:
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
         model = build_model(plain, parts.train)
         if run.init_from is not None:
-            load_first(model, run, run.init_from)
+            load_first(model, run, run.init_from, len(parts.train.classes))
         scouts = run.method.scouts()
         rehearse(plain, parts.train, model, state_of(plain, parts) if scouts is None else None)
         if scouts is not None:
-            plan_for(plain, parts, scouts).make(0)
+            plan_for(plain, parts, scouts, network=model).make(0)
 
     def parts(self, run: Run) -> Parts:
         """The data of a run with the first image in place of all images: only number and shape matter here."""

@@ -29,7 +29,7 @@ from orat.training.learner import Learner, warm
 from orat.training.loop import fit
 from orat.training.observers import Lines
 from orat.training.run import Run
-from orat.training.setup import MOST_EPOCHS, Parts, Plan, check_folds, groups_of, plan_for
+from orat.training.setup import MOST_EPOCHS, Parts, Plan, cheaper, check_folds, groups_of, plan_for
 
 WARMUP = 0.5  # epochs in which the rate rises
 JUDGED_EVERY = 3  # epochs between two verdicts during cross-fitting
@@ -165,7 +165,8 @@ def cross_fit(
     """Cross-fitted log-probabilities (n, classes) of a run's training part, by scout networks of as many folds."""
     check_folds(folds, epochs, len(parts.train))
     where = choose_device(device)
-    plan = plan_for(run, parts, Scouts(model), folds)
+    name = model or cheaper(run, parts.train)
+    plan = plan_for(replace(run, model=name), parts, Scouts(name), folds)  # which builds no network of a user
     plan = replace(plan, epochs=epochs or min(plan.epochs, MOST_EPOCHS))
     batches = scout_loader(run, parts, plan, where)
     how = possible(execution("auto", where, batches.steps * plan.epochs), batches, display)

@@ -43,16 +43,25 @@ class Execution:
     """The kind of execution of a training: the form of the network, and whether steps are recorded."""
 
     kind: str
+    draws: bool = False  # whether the network draws from global generators in a step, which no record may hold
+    folds: bool = True  # whether the network has a folded form
 
     @property
     def form(self) -> str:
         """The form of the network, one of FORMS."""
-        return "folded" if self.kind == "recorded" else self.kind
+        if not self.folds:
+            return "plain"
+        return "folded" if self.kind == "recorded" or (self.draws and self.kind in ON_GPU) else self.kind
 
     @property
     def recorded(self) -> bool:
         """Whether steps are recorded as CUDA graphs."""
-        return self.kind in ON_GPU
+        return self.kind in ON_GPU and not self.draws
+
+    @property
+    def name(self) -> str:
+        """The kind of execution as it takes place."""
+        return self.kind if self.recorded else self.form
 
 
 def execution(kind: str, device: torch.device, steps: int, at_most: bool = False) -> Execution:

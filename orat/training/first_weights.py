@@ -9,19 +9,22 @@ from typing import Any
 from torch import nn
 
 from orat.core.errors import InputError
+from orat.models.external import is_own
 from orat.models.weights import load_weights
 from orat.training.load import finished_run
+from orat.training.record import in_words
 from orat.training.run import Run
 
 
-def load_first(model: nn.Module, run: Run, path: str) -> dict[str, Any]:
+def load_first(model: nn.Module, run: Run, path: str, classes: int) -> dict[str, Any]:
     """Loads initial weights into the new network of a run, and returns their origin for result.json.
 
     The last layer of the new network stays where the weights are for another number of classes.
     """
     file = weights_file(Path(path))
-    classes = load_weights(model, file, run.normalize, f"{file} does not fit {run.model} on this data")
-    return {"path": path, "sha256": short_hash(file), "classes": classes}
+    misfit = f"{file} does not fit {in_words(run.model)} on this data"
+    there = load_weights(model, file, classes, run.normalize, is_own(run.model), misfit)
+    return {"path": path, "sha256": short_hash(file), "classes": there}
 
 
 def weights_file(path: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,11 +13,12 @@ from orat.attacks import PGD, Adversary, Attack, attack
 from orat.attacks.own import CheckedAdversary, as_attack
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, TrainingError
-from orat.core.random import seeded
+from orat.core.random import Draws, seeded
 from orat.core.registry import names_code
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
 from orat.models.layers import dropouts, seed_dropout
+from orat.models.weights import fit
 from orat.training.engine import View, Views
 from orat.training.record import IN_MEMORY, FromRecord, name_of
 from orat.training.run import Run
@@ -135,7 +135,7 @@ class Learner(ABC):
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restores everything."""
-        self.modules.load_state_dict(saved["modules"])
+        fit(self.modules, saved["modules"], "the network or the method is not that of the checkpoint")
         self.optimizer.load_state_dict(saved["optimizer"])
         self.rates = []
         self.generator.set_state(saved["generator"].cpu())
@@ -146,9 +146,17 @@ class Learner(ABC):
 
 
 class RunLearner(Learner):
-    """The network and the method's state of a run."""
+    """The network and the method's state of a run; `draws`: the network draws from global generators."""
 
-    def __init__(self, run: Run, model: nn.Module, state: State, form: str = "plain", domain: Domain = UNIT) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: nn.Module,
+        state: State,
+        form: str = "plain",
+        domain: Domain = UNIT,
+        draws: bool = False,
+    ) -> None:
         learned = {"params": list(model.parameters()), "decays": True}
         device = next(model.parameters()).device
         modules = nn.ModuleDict({"model": model, "state": state})
@@ -161,7 +169,7 @@ class RunLearner(Learner):
         self.form = Views(model, form, run.precision, attacked=mode == "eval")
         self.radius = 1.0  # share of eps in this step
         self.rehearses = False  # checks the attack also where a check waits for the device
-        self.seeds = run.attack is not None or (run.has_own_method and device.type == "cpu")
+        self.seeds = draws or run.attack is not None or (run.has_own_method and device.type == "cpu")
 
     @property
     def views(self) -> list[Views]:
@@ -174,12 +182,10 @@ class RunLearner(Learner):
         return self.run.method.phase(self.state, self.epoch), self.radius
 
     def loss(self, batch: Batch) -> Scalar:
-        """The method's loss; code of the user may draw from torch's global generator."""
+        """The method's loss."""
         run = self.run
         view = self.form.at(usual=len(batch.y) == self.batch_size and self.radius == 1)
-        step = Step(view.model, batch, self.adversary(view), self.state, self.epoch)
-        with seeded(self.device, run.seed, self.epoch, self.step) if self.seeds else nullcontext():
-            return run.method.loss(step)
+        return run.method.loss(Step(view.model, batch, self.adversary(view), self.state, self.epoch))
 
     def adversary(self, view: View) -> Adversary:
         """The attack of a step: PGD by the fields of the run, or the attack that the run names."""
@@ -191,6 +197,14 @@ class RunLearner(Learner):
         size = run.attack_step_size * self.radius
         pgd = PGD(run.attack_steps, step_size=size, start=run.attack_start, mode=run.attack_mode)
         return Adversary(pgd, threat, view.model, self.generator, view.sight)
+
+    def advance(self, batch: Batch, share: float) -> Scalar:
+        """One step; random numbers that a user's code draws depend on the seed and the step alone."""
+        if not self.seeds:
+            return super().advance(batch, share)
+        key = Draws.of(self.run.seed, torch.tensor([self.epoch])).fork(self.step).keys
+        with seeded(int(key), self.device):
+            return super().advance(batch, share)
 
     def pace(self, progress: float) -> None:
         """Linear warm-ups of rate and radius, and a tenth of the rate from each milestone on."""

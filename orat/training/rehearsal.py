@@ -26,16 +26,16 @@ def rehearse(run: Run, train: Dataset, model: nn.Module, state: State | None) ->
     if run.attack is None and not run.has_own_method:
         return
     who = [f"method {run.method_name}"] * run.has_own_method + [f"attack {name_of(run.attack)}"] * bool(run.attack)
-    with as_input_error(f"the first step with {' and '.join(who)}", "correct the code"):
+    device = next(model.parameters()).device
+    with as_input_error(f"the first step with {' and '.join(who)}", "correct the code"), seeded(run.seed, device):
         learner = RunLearner(run, deepcopy(model), deepcopy(state or State()), domain=train.domain)
         learner.rehearses = True
         learner.modules.train()
-        batch = first_batch(train, learner.device)
+        batch = first_batch(train, device)
         if state is not None:
             check_loss(run, learner.loss(batch), len(batch.y))
         elif run.attack is not None:
-            with seeded(learner.device, run.seed):
-                learner.adversary(learner.form.at(usual=False))(batch.x, batch.y)
+            learner.adversary(learner.form.at(usual=False))(batch.x, batch.y)
 
 
 def first_batch(train: Dataset, device: torch.device) -> Batch:

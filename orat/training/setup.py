@@ -19,13 +19,16 @@ from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, Splits, relabel
 from orat.methods.base import Scouts, Setting, State
 from orat.models import catalog as models
+from orat.models.adapted import Say
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
+from orat.models.external import is_own
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.defaults import Facts
+from orat.training.probe import check_network
 from orat.training.run import Run
 
-QUICK = "quick_cnn"
+QUICK, WITHOUT_PIXELS = "quick_cnn", "mlp-64"  # scout networks
 ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
 USUAL_STEPS = 10  # of an attack whose steps are unknown
 ANOTHER = 1_000_003  # added to the seed for each scout network
@@ -110,10 +113,13 @@ def state_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> State
     return state
 
 
-def build_model(run: Run, train: Dataset) -> nn.Module:
-    """The run's network with its first weights."""
+def build_model(run: Run, train: Dataset, say: Say = lambda line: None) -> nn.Module:
+    """The run's network with its first weights; a user's network is tried on the data, and `say` takes notes."""
     mean, std = channel_statistics(train) if run.normalize else (None, None)
-    return models.build(run.model, train.shape, len(train.classes), run.seed, mean, std)
+    model = models.build(run.model, train.shape, len(train.classes), run.seed, mean, std, say)
+    if is_own(run.model):
+        check_network(model, train)
+    return model
 
 
 def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
@@ -135,13 +141,14 @@ class Plan:
     folds: int = FOLDS
 
 
-def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS) -> Plan:
-    """Scout networks with as many epochs as help, regardless of cost."""
+def plan_for(run: Run, parts: Parts, scouts: Scouts, folds: int = FOLDS, network: nn.Module | None = None) -> Plan:
+    """Scout networks with as many epochs as help, regardless of cost; `network` is the run's, if it is built."""
     train, n = parts.train, len(parts.train)
     model = scouts.model or cheaper(run, train)
     steps = USUAL_STEPS if run.attack is not None else run.attack_steps
-    theirs, own = operations(run, train, model), operations(run, train, run.model)
-    cost = theirs * (LEARNED + 1) / (own * (ATTACKED * steps + LEARNED))  # predicting is a forward pass
+    theirs = operations(run, train, model)
+    own = operations(run, train, run.model) if network is None else forward_operations(network, train.shape)
+    cost = theirs * (LEARNED + 1) / (max(own, 1) * (ATTACKED * steps + LEARNED))  # predicting is a forward pass
     batch_size = min(LARGEST_BATCH, max(run.batch_size, n // FEWEST_STEPS))
     epochs = max(EPOCHS, ceil(STEPS * batch_size / n))
     make = partial(another, replace(run, model=model), train)
@@ -154,10 +161,13 @@ def another(run: Run, train: Dataset, number: int) -> nn.Module:
 
 
 def cheaper(run: Run, train: Dataset) -> str:
-    """The network with less arithmetic: the quick network for images, or the run's own."""
+    """The network with less arithmetic: the quick network for images, or the run's own; never a user's network.
+
+    The weights of a user's network may have seen the labels.
+    """
     if len(train.shape) != 3 or min(train.shape[1:]) < CONVOLUTIONAL[QUICK][1]:
-        return run.model
-    return min((run.model, QUICK), key=partial(operations, run, train))
+        return WITHOUT_PIXELS if is_own(run.model) else run.model
+    return QUICK if is_own(run.model) else min((run.model, QUICK), key=partial(operations, run, train))
 
 
 def operations(run: Run, train: Dataset, model: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,20 @@ from torch import Tensor, nn
 
 from orat.attacks import suite
 from orat.core.console import Display
-from orat.core.device import choose_device, hardware, versions
+from orat.core.device import choose_device
 from orat.core.options import radius
 from orat.data.loader import Loader, loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
+from orat.models.external import is_own
 from orat.models.layers import dropouts
-from orat.noise.judge import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution, possible
 from orat.training.first_weights import load_first, origin_words
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
+from orat.training.load import load_model
 from orat.training.loop import Event, fit
 from orat.training.observers import (
     Checkpoints,
@@ -38,9 +40,12 @@ from orat.training.observers import (
     Warnings,
     by_name,
 )
+from orat.training.outcome import made_with, quality, state_tensors
+from orat.training.probe import fitting
+from orat.training.record import in_words
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
-from orat.training.run_folder import RunFolder, default_folder
+from orat.training.run_folder import RunFolder, default_folder, weights
 from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, state_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
@@ -58,11 +63,14 @@ def train(
     display: Display | None = None,
     engine: str = "auto",
     observers: MakeObservers | None = None,
+    model: Any = None,
 ) -> Result:
     """Trains and tests a run in its folder, from its last checkpoint on; returns the content of its result.json.
 
-    `engine` says how steps are executed: plain, folded, recorded, compiled, or auto for the quickest.
+    `engine` says how steps are executed: plain, folded, recorded, compiled, or auto for the quickest. `model` takes the
+    place of the run's network: a network, which is trained in place, a function that returns a network, or a name.
     """
+    run = run if model is None else replace(run, model=model)
     events = training(run, out, data_dir, device, display or Display(), engine, observers)
     while True:
         try:
@@ -86,6 +94,8 @@ def training(
     folder.check(run)
     if (result := folder.result()) is not None:
         display.line(f"{folder.path} is finished already")
+        if isinstance(run.model, nn.Module):
+            load_model(folder.path, device=device, model=run.model)
         return result
     where = choose_device(device)
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
@@ -99,21 +109,21 @@ class Session:
     def __init__(self, run: Run, folder: RunFolder, parts: Parts, device: torch.device, display: Display, engine: str):
         self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
         self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
-        self.execution = possible(
+        self.wanted = self.execution = possible(
             execution(engine, device, self.loader.steps * run.epochs), self.loader, display, run.attack is not None
         )
         self.fingerprint = parts.train.fingerprint()
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
+        self.notes: list[str] = []  # lines about the network
 
     def events(self, make: MakeObservers | None) -> Generator[Event, None, Result]:
         """Trains from the last checkpoint to the last epoch, then tests."""
         run, scouts = self.run, self.run.method.scouts()
-        model = build_model(run, self.parts.train)
-        if run.init_from is not None and not self.folder.can_resume():
-            self.origin = load_first(model, run, run.init_from)
-        model = model.to(self.device)
-        plan = None if scouts is None else affordable(plan_for(run, self.parts, scouts), run, scouts.epochs)
+        model = self.network()
+        plan = None
+        if scouts is not None:
+            plan = affordable(plan_for(run, self.parts, scouts, network=model), run, scouts.epochs)
         state = state_of(run, self.parts) if plan is None else None
         rehearse(run, self.parts.train, model, state)
         with self.folder.claimed(run, self.parts.train):
@@ -124,7 +134,8 @@ class Session:
                 state = state_of(run, self.parts, predictions.to(self.device))
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
-            learner = RunLearner(run, model, state.to(self.device), self.execution.form, self.parts.train.domain)
+            how, domain = self.execution, self.parts.train.domain
+            learner = RunLearner(run, model, state.to(self.device), how.form, domain, how.draws)
             validate = Validate(run, model, self.parts.validation)
             extra = [] if make is None else make(self, learner)
             yield from self.train(learner, validate, extra, saved)
@@ -132,18 +143,30 @@ class Session:
             self.folder.finish(result)
         return result
 
+    def network(self) -> nn.Module:
+        """The run's network with its initial weights, on the device; the execution is changed to suit a user's."""
+        run, train = self.run, self.parts.train
+        model = build_model(run, train, self.notes.append)
+        if run.init_from is not None and not self.folder.can_resume():
+            self.origin = load_first(model, run, run.init_from, len(train.classes))
+            self.notes.append(origin_words(self.origin, len(train.classes)))
+        model = model.to(self.device)
+        if is_own(run.model):
+            self.execution = fitting(self.wanted, model, train, run.precision, self.notes.append)
+        return model
+
     def introduce(self, state: State | None) -> None:
-        """Prints what is about to happen, and where the initial weights come from."""
+        """Prints what is about to happen, and the notes on the network."""
         parts, run = self.parts, self.run
         counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
         counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
         details = "automatic" if state is None else state.describe()
         self.display.line(
-            f"{run.method_name}{f' ({details})' if details else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
-            f"{run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
+            f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {run.data} "
+            f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
         )
-        if self.origin:
-            self.display.line(origin_words(self.origin, len(parts.train.classes)))
+        for note in self.notes:
+            self.display.line(note)
 
     def cross_fit(self, plan: Plan, model: nn.Module, saved: dict[str, Any] | None) -> Generator[Event, None, Tensor]:
         """The cross-fitted predictions: those of the folder, or by training scout networks."""
@@ -152,7 +175,7 @@ class Session:
         elif self.folder.has_tensors("predictions"):
             return self.folder.load_tensors("predictions")["log_probs"]
         batches = scout_loader(self.run, self.parts, plan, self.device)
-        wanted = execution(self.execution.kind, self.device, batches.steps * plan.epochs, at_most=True)
+        wanted = execution(self.wanted.kind, self.device, batches.steps * plan.epochs, at_most=True)
         how = possible(wanted, batches, self.display)
         learner = scout_learner(self.run, self.parts, plan, how.form, self.device, len(dropouts(model)))
         lines, history = Lines(self.display, plan.epochs, CROSS_FITTING), History(self.folder, "cross_fit.jsonl")
@@ -234,7 +257,7 @@ class Session:
         """Writes weights and state, and tests the last epoch and the epoch that validation chose."""
         run = self.run
         self.folder.save_tensors("model", learner.model.state_dict())
-        self.folder.save_tensors("state", self.state_tensors(learner.state))
+        self.folder.save_tensors("state", state_tensors(learner.state, self.parts))
         result: Result = {
             "run": run.id,
             "eps": run.eps,
@@ -242,7 +265,7 @@ class Session:
             "examples": len(self.parts.test) if self.parts.test else 0,
             "last": {"epoch": run.epochs, **self.accuracy(learner.model, "last epoch")},
             "chosen": None,
-            **self.quality(learner.state.decision() or Decision()),
+            **quality(learner.state.decision() or Decision(), self.parts.train),
             "left_out": self.parts.left_out,
             "init_from": self.origin,
         }
@@ -250,41 +273,16 @@ class Session:
             self.folder.save_tensors("chosen", validate.weights)
             result["chosen"] = result["last"]
             if validate.epoch != run.epochs:
+                last = weights(learner.model)
                 learner.model.load_state_dict(validate.weights)
-                accuracy = self.accuracy(learner.model, "chosen epoch")
-                result["chosen"] = {"epoch": validate.epoch, **accuracy}
+                result["chosen"] = {"epoch": validate.epoch, **self.accuracy(learner.model, "chosen epoch")}
+                learner.model.load_state_dict(last)  # with which a network in memory is handed back
+        learner.model.eval()
         seconds = self.seconds + time.monotonic() - self.started
         return result | {
             "seconds": round(seconds, 1),
             "fingerprint": self.fingerprint,
-            "made_with": self.made_with(learner),
-        }
-
-    def quality(self, decision: Decision) -> Result:
-        """How many samples were removed and relabeled, and how rightly where the true labels are known."""
-        train = self.parts.train
-        return {
-            "outliers": None if decision.keep is None else found_removed(decision.flagged(train.labels), train.wrong),
-            "corrections": None
-            if decision.labels is None
-            else found_corrections(decision.labels, train.labels, train.truth),
-        }
-
-    def state_tensors(self, state: State) -> dict[str, Tensor]:
-        """The method's tensors, its decision for every training sample, and the samples' positions in the data set."""
-        decision, given = state.decision(), self.parts.train.labels
-        tensors = state.tensors() | {"id": self.parts.ids}
-        if decision is not None:
-            keep = torch.ones(len(given), dtype=torch.bool) if decision.keep is None else decision.keep
-            tensors |= {"keep": keep, "labels": given if decision.labels is None else decision.labels}
-        return tensors
-
-    def made_with(self, learner: RunLearner) -> dict[str, str]:
-        """The versions and the hardware behind the result, and how steps were executed."""
-        return versions() | {
-            "device": f"{self.device.type} {hardware(self.device)['device']}",
-            "engine": self.execution.kind if self.execution.form == learner.form.form else "recorded",
-            "attacks_in": str(learner.form.attack_type).removeprefix("torch."),
+            "made_with": made_with(self.execution, learner),
         }
 
     def accuracy(self, model: nn.Module, label: str, searchers: Searchers | None = None) -> dict[str, float]:

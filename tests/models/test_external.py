@@ -125,8 +125,8 @@ def test_a_script_may_be_called_like_a_module_in_use(folder: Path) -> None:
     assert hasattr(sys.modules["types"], "ModuleType")
 
 
-def test_the_mode_is_left_as_it_came(folder: Path) -> None:
-    assert load_external("script.py:build", None, CPU).training
+def test_a_network_comes_in_evaluation_mode(folder: Path) -> None:
+    assert not load_external("script.py:build", None, CPU).training
     assert not load_external("script.py:resting", None, CPU).training
 
 
@@ -174,7 +174,7 @@ def test_a_network_that_is_itself_wrapped_keeps_the_prefix(folder: Path) -> None
         ("script.py:biuld", "unknown name in script.py: 'biuld': did you mean 'build'?"),
         ("script.py:breaks", "script.py:breaks fails with KeyError: 'no such"),
         ("script.py:leaves", "script.py:leaves fails with SystemExit: 2"),
-        ("script.py:asks", "fails with TypeError: asks() missing 1 required positional argument: 'classes'"),
+        ("script.py:asks", "script.py:asks needs classes: give a default to each parameter other than"),
         ("script.py:number", "script.py:number returns a int, not a network: give a function"),
         ("script.py:instance", "script.py:instance is a Net, not a function"),
         ("neighbor.py:INPUTS", "neighbor.py:INPUTS is a int, not a function"),
