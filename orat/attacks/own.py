@@ -24,18 +24,19 @@ class Function(Attack):
 
     any_bounds: ClassVar[bool] = True  # the results are checked
 
-    function: Callable[..., Images]
+    function: Callable[..., object]
+    name: str
 
     def __call__(
         self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
     ) -> Images:
-        """What the function returns."""
+        """What the function returns, if it is one input per sample."""
         threat, randomness = self.prepared(threat, x, draws)
         with frozen(model, self.mode), torch.enable_grad():
-            return self.function(model, x, y, threat, randomness)
+            return check_form(self.function(model, x, y, threat, randomness), x, self.name)
 
     def __str__(self) -> str:
-        return self.function.__name__
+        return self.name
 
 
 def as_attack(given: Any, name: str) -> Attack:
@@ -47,7 +48,7 @@ def as_attack(given: Any, name: str) -> Attack:
         check_calls(type(given))
         return given
     if inspect.isroutine(given):
-        return Function(given)
+        return Function(given, name)
     kind = f"class {given.__name__}" if isinstance(given, type) else f"value of type {type(given).__name__}"
     raise InputError(
         f"{name} is a {kind}, no attack: give a class derived from orat.Attack, a value of one, or a function "
