@@ -1,4 +1,4 @@
-"""Attacks of a user: a class, a value or a function, and the checks of what they give."""
+"""Attacks of a user: a class, a value or a function, and checks of their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Function(Attack):
     def __call__(
         self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
     ) -> Images:
-        """What the function returns, if it is one input per sample."""
+        """The result of the function, which is one input per sample."""
         threat, randomness = self.prepared(threat, x, draws)
         with frozen(model, self.mode), torch.enable_grad():
             return check_form(self.function(model, x, y, threat, randomness), x, self.name)
@@ -97,7 +97,7 @@ def try_out(attack: Attack, name: str, model: nn.Module, x: Images, y: Labels, t
 
 @dataclass(frozen=True)
 class CheckedAdversary(Adversary):
-    """The attack of one training step by an attack that a run names: what it gives is checked."""
+    """The attack of one training step by an attack that a run names, with checked results."""
 
     name: str = ""
     everywhere: bool = False  # check positions on a GPU too, where a check waits for the device
