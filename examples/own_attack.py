@@ -23,7 +23,7 @@ def noise(model, x, y, threat, draws):
 
 
 if __name__ == "__main__":
-    run = orat.Run(data="sample", method=orat.methods.AT(), attack=MINE, epochs=2)
+    run = orat.Run(data="sample", method=orat.methods.AT(), attack=MINE, model="mlp-32", epochs=2)
     print(orat.train(run, "runs/mine")["last"])
     model, test = orat.load_model("runs/mine"), orat.load_data("sample").test
     print(orat.evaluate(model, test, {"noise": noise, "mine": MINE}, run.threat))

@@ -24,6 +24,6 @@ class Focal(orat.Method):
 
 
 if __name__ == "__main__":
-    run = orat.Run(data="sample", method=Focal(gamma=3), epochs=2, attack_steps=2)
+    run = orat.Run(data="sample", method=Focal(gamma=3), model="mlp-32", epochs=2, attack_steps=2)
     print(orat.train(run, "runs/focal")["last"])
     print(orat.evaluate(orat.load_model("runs/focal"), orat.load_data("sample").test, ["pgd20"], 0.1))

@@ -1,4 +1,4 @@
-"""Attacks of a user: a class, a value or a function, and the checks of what they give."""
+"""Attacks of a user: a class, a value or a function, and checks of their results."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ class Function(Attack):
 
     any_bounds: ClassVar[bool] = True  # the results are checked
 
-    function: Callable[..., Images]
+    function: Callable[..., object]
+    name: str
 
     def __call__(
         self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
     ) -> Images:
-        """What the function returns."""
+        """The result of the function, which is one input per sample."""
         threat, randomness = self.prepared(threat, x, draws)
         with frozen(model, self.mode), torch.enable_grad():
-            return self.function(model, x, y, threat, randomness)
+            return check_form(self.function(model, x, y, threat, randomness), x, self.name)
 
     def __str__(self) -> str:
-        return self.function.__name__
+        return self.name
 
 
 def as_attack(given: Any, name: str) -> Attack:
@@ -47,7 +48,7 @@ def as_attack(given: Any, name: str) -> Attack:
         check_calls(type(given))
         return given
     if inspect.isroutine(given):
-        return Function(given)
+        return Function(given, name)
     kind = f"class {given.__name__}" if isinstance(given, type) else f"value of type {type(given).__name__}"
     raise InputError(
         f"{name} is a {kind}, no attack: give a class derived from orat.Attack, a value of one, or a function "
@@ -96,7 +97,7 @@ def try_out(attack: Attack, name: str, model: nn.Module, x: Images, y: Labels, t
 
 @dataclass(frozen=True)
 class CheckedAdversary(Adversary):
-    """The attack of one training step by an attack that a run names: what it gives is checked."""
+    """The attack of one training step by an attack that a run names, with checked results."""
 
     name: str = ""
     everywhere: bool = False  # check positions on a GPU too, where a check waits for the device

@@ -196,7 +196,9 @@ def make_importable(folder: Path) -> None:
 
 
 def own(value: Any, module: ModuleType) -> bool:
-    """Whether a value was defined in a module."""
+    """Whether a module defines a value; a value that is no class, function or module is taken for its own."""
+    if not hasattr(value, "__qualname__"):
+        return not isinstance(value, ModuleType)
     return getattr(value, "__module__", None) == module.__name__
 
 

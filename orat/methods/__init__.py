@@ -13,7 +13,7 @@ from orat.core.registry import Registry
 if TYPE_CHECKING:
     from orat.methods.aorr import AoRR
     from orat.methods.at import AT
-    from orat.methods.base import Decision, Method, Scouts, Setting, State, Step
+    from orat.methods.base import Decision, Method, SampleTable, Scouts, Setting, State, Step
     from orat.methods.gairat import GAIRAT
     from orat.methods.mail import MAIL
     from orat.methods.mart import MART
@@ -42,7 +42,7 @@ METHODS: Registry[type[Method]] = Registry(
 
 __all__ = [
     "AT", "GAIRAT", "MAIL", "MART", "METHODS", "ORAT", "RAA", "ST", "TRADES", "WMMR", "AoRR", "Decision", "Method",
-    "Scouts", "Setting", "State", "Step",
+    "SampleTable", "Scouts", "Setting", "State", "Step",
 ]  # fmt: skip
 
 

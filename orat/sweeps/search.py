@@ -16,12 +16,13 @@ from orat.sweeps.folder import SearchFolder, columns, name_of
 from orat.sweeps.parallel import AT_ONCE, train_many
 from orat.sweeps.space import DECIDE_DATA, Axis, Choice, Range, axes_of, choices_of, doubts, first_run, run_of
 from orat.sweeps.trials import Trials, silence
+from orat.training.defaults import Facts
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.record import in_words
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
-from orat.training.setup import Parts, build_model, plan_for, prepare, state_of
+from orat.training.setup import Parts, build_model, facts_of, plan_for, prepare, read_data, state_of
 from orat.training.text import Texts, texts_of
 from orat.training.train import train
 
@@ -177,7 +178,8 @@ class Check:
 
     def __init__(self, plan: SearchPlan, execution: Execution, folder: SearchFolder) -> None:
         self.plan, self.execution, self.folder = plan, execution, folder
-        self.known: dict[str, Parts] = {}
+        self.device = choose_device(execution.device)
+        self.known: dict[str, tuple[Facts, Parts]] = {}
         self.found_valid = False
 
     def any_valid(self) -> None:
@@ -201,7 +203,7 @@ class Check:
         if self.folder.has_begun(choice):
             return None
         if not any(axis.field in DECIDE_DATA for axis in self.plan.axes):
-            self.parts(run)  # missing data stops the whole search
+            self.complete(run)  # missing data stops the whole search
         try:
             self.check(run)
         except InputError as error:
@@ -210,7 +212,7 @@ class Check:
 
     def check(self, run: Run) -> None:
         """Refuses a run that cannot begin."""
-        parts = self.parts(run)
+        run, parts = self.complete(run)
         if parts.validation is None:
             raise InputError(f"validation = {run.validation:g} holds out none of {parts.total}: give a larger share")
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
@@ -222,13 +224,16 @@ class Check:
         if scouts is not None:
             plan_for(plain, parts, scouts, network=model).make(0)
 
-    def parts(self, run: Run) -> Parts:
-        """The data of a run with the first image in place of all images: only number and shape matter here."""
+    def complete(self, run: Run) -> tuple[Run, Parts]:
+        """The complete run, and its data with the first image in place of all: only number and shape matter here."""
         record = run.record()
         key = json.dumps([record[name] for name in DECIDE_DATA])
         if key not in self.known:
             data_dir = None if self.execution.data_dir is None else Path(self.execution.data_dir)
-            parts = prepare(run, data_dir)
+            whole, splits = read_data(run, data_dir, self.device)
+            parts = prepare(whole, splits=splits)
             images = parts.train.images[:1].clone().expand_as(parts.train.images)
-            self.known[key] = replace(parts, train=replace(parts.train, images=images), test=None)
-        return self.known[key]
+            parts = replace(parts, train=replace(parts.train, images=images), test=None)
+            self.known[key] = facts_of(splits.train, self.device), parts
+        facts, parts = self.known[key]
+        return run.fitted(facts), parts

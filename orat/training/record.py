@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from orat.methods.base import Method
 
+FLOATS = (float, float | None)
 IN_MEMORY = "in memory: "  # before the class of an object
 
 
@@ -61,7 +62,7 @@ def described(value: Any) -> Any:
 def floats(value: DataclassInstance) -> dict[str, float | None]:
     """The fields of type float, as floats even where a whole number was given."""
     hints = field_types(type(value))
-    given = {one.name: getattr(value, one.name) for one in fields(value) if one.init and hints[one.name] is float}
+    given = {one.name: getattr(value, one.name) for one in fields(value) if one.init and hints[one.name] in FLOATS}
     return {name: None if number is None else float(number) for name, number in given.items()}
 
 

@@ -66,8 +66,12 @@ class Parts:
 def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
     """The data of a run as read, and the run with a value for every field that waited for the data."""
     splits = data.load(run.data, data_dir, run.image_size)
-    train = splits.train
-    return run.fitted(Facts(len(train), train.shape, len(train.classes), device.type)), splits
+    return run.fitted(facts_of(splits.train, device)), splits
+
+
+def facts_of(train: Dataset, device: torch.device) -> Facts:
+    """What the defaults of a run depend on, of a training set as read."""
+    return Facts(len(train), train.shape, len(train.classes), device.type)
 
 
 def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None) -> Parts:

@@ -45,5 +45,17 @@ def test_wrong_labels_are_found_by_predictions_of_another_model(capsys: pytest.C
     assert min(map(float, rates.groups())) > 65
 
 
+@pytest.mark.parametrize(("name", "folder"), [("own_method", "focal"), ("own_attack", "mine")])
+def test_a_method_and_an_attack_of_your_own_train_and_are_evaluated(
+    name: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES[0].with_name(f"{name}.py")), run_name="__main__")
+    *_, accuracy = capsys.readouterr().out.splitlines()
+    assert accuracy.startswith("{'natural': 0.")
+    assert (tmp_path / "runs" / folder / "result.json").is_file()
+    assert (EXAMPLES[0].with_name(f"{name}.py")).read_text().count("\n") < 30
+
+
 def test_arrays_of_your_own_are_trained_and_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Linear(in_features=256, out_features=32, bias=True)" in printed("two_classes_from_arrays.py", capsys)
