@@ -15,6 +15,7 @@ from orat.core.files import read_bytes
 from orat.core.types import Labels
 from orat.data.decode import Pixels, Size, decode, header, in_threads, stacked
 from orat.data.image_files import ENDINGS, PARTS, File, files, listed
+from orat.data.reading import PLAIN, Reading
 from orat.data.source import Dataset, Splits, check_labels
 
 LAYOUT = "an image folder holds train/<class>/*.png (or .jpg, .bmp, .webp)"
@@ -51,14 +52,14 @@ class Listing:
         return pictures, labels, tuple(picture.file.path for picture in pictures)
 
 
-def read(root: Path, size: Size | None = None) -> Splits:
+def read(root: Path, reading: Reading = PLAIN) -> Splits:
     """The images of a folder or a tar file in memory, resized to (height, width) if a size is given."""
 
     def decoded(file: File) -> Picture:
         pixels = decode(file.raw, root / file.path, size)
         return Picture(replace(file, raw=b""), (pixels.shape[0], pixels.shape[1]), pixels.ndim == 2, pixels)
 
-    check_size(size)
+    size = reading.image_size
     folders: set[tuple[str, str]] = set()
     listing = listing_of(root, folders, in_threads(decoded, images(files(root), folders)))
     parts = [dataset(listing, name) for name in PARTS]
@@ -118,14 +119,14 @@ class FolderSource:
         return digest.hexdigest()[:16]
 
 
-def stream(root: Path, size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
+def stream(root: Path, reading: Reading = PLAIN) -> tuple[FolderSource, FolderSource | None]:
     """The training and test part of a folder, decoded on demand; only the headers of the images are read now."""
 
     def headed(file: File) -> Picture:
         own, is_gray = header(root / file.path)
         return Picture(file, size or own, is_gray)
 
-    check_size(size)
+    size = reading.image_size
     folders: set[tuple[str, str]] = set()
     listing = listing_of(root, folders, in_threads(headed, images(listed(root), folders)))
     (_, labels, paths), (_, test_labels, test_paths) = (listing.part(name) for name in PARTS)
@@ -165,9 +166,3 @@ def checked_classes(root: Path, folders: set[tuple[str, str]], pictures: list[Pi
         if (part, label) not in filled:
             raise InputError(f"{root / part / label} has no images ({', '.join(ENDINGS)}): fill or remove it")
     return classes
-
-
-def check_size(size: Size | None) -> None:
-    """Refuses an image size without pixels."""
-    if size is not None and min(size) < 1:
-        raise InputError(f"the image size is {size[0]}x{size[1]}: give a height and a width of at least 1")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
 from orat.core.options import check_choices, field_types, option, size, size_text
-from orat.data.catalog import NAMES
+from orat.data.catalog import IN_MEMORY, NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
 
@@ -28,7 +28,6 @@ NOT_NEGATIVE = (
     "attack_warmup",
 )  # fmt: skip
 LATER = ("attack", "target", "bounds", "frozen", "class_depth")  # recorded only where given, so that ids stay
-IN_MEMORY = "in memory: "  # in a record, before the class of an object
 
 
 @dataclass(frozen=True, eq=False)
