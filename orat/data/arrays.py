@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from orat.core.domain import USUAL, Columns
 from orat.core.errors import InputError, line_of
-from orat.data.reading import PLAIN, Reading
 from orat.data.source import Dataset, Splits
 
 Array = npt.NDArray[Any]
@@ -26,12 +26,12 @@ BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 LOSSLESS = 1e-3
 
 
-def read(file: Path, reading: Reading = PLAIN) -> Splits:
+def read(file: Path, columns: Columns = USUAL) -> Splits:
     """The parts in one .npz file."""
-    return splits(str(file), load_arrays(file), reading)
+    return splits(str(file), load_arrays(file), columns)
 
 
-def splits(file: str, arrays: dict[str, Array], reading: Reading) -> Splits:
+def splits(file: str, arrays: dict[str, Array], columns: Columns = USUAL) -> Splits:
     """The parts in arrays with the names of `KEYS`; `file` is what error messages call them."""
     for key in ("x_train", "y_train", *(("x_test", "y_test") if {"x_test", "y_test"} & arrays.keys() else ())):
         if key not in arrays:

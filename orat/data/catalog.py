@@ -41,7 +41,8 @@ PUBLIC = tuple(READERS)
 NAMES = (*PUBLIC, "sample")
 PLUGINS = "orat.data"  # the group of entry points
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-ENDINGS = f"a .npz, .csv or {', '.join(TAR_ENDINGS)} file"
+TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
+ENDINGS = "a .npz, .csv or .tar file"
 IN_MEMORY = "in memory: "  # in a record, before the class of an object
 
 
@@ -102,7 +103,7 @@ def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None 
 def read_as(kind: str, data: Any, name: str, reading: Reading) -> Splits:
     """The data of this kind; settings of other kinds are refused."""
     reading.check(name, USED[kind])
-    return FILES[kind](data, reading)
+    return FILES[kind](data, reading.columns if kind in ("table", "arrays") else reading)
 
 
 def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
@@ -153,8 +154,9 @@ def load_path(name: str, path: Path, reading: Reading) -> Splits:
     if not path.exists():
         error = unknown("data set", name, names())
         raise InputError(f"{error}; or give the path of an image folder, {ENDINGS}: there is no {path}")
-    if path.suffix == ".csv":
-        return read_as("listing" if reading.target is None else "table", path, name, reading)
+    if path.suffix in TABLE_ENDINGS:
+        lists_images = path.suffix == ".csv" and reading.target is None
+        return read_as("listing" if lists_images else "table", path, name, reading)
     if path.suffix == ".py":
         raise InputError(f"{path} is a file of code: name a function or an object in it, as in {path}:ATTRIBUTE")
     if path.suffix != ".npz":

@@ -78,7 +78,7 @@ def opened(file: io.BytesIO | Path, path: Path) -> Iterator[Image.Image]:
         raise InputError(f"cannot read the image {path} ({reason}): mend or remove it") from error
 
 
-def gray_or_color(image: Image.Image, path: Path) -> Image.Image:
+def gray_or_color(image: Image.Image, path: Path | str) -> Image.Image:
     """The image as people see it, in mode L or RGB: turned as its EXIF says, and on white where it is transparent."""
     check_depth(image, path)
     image.load()
@@ -92,7 +92,7 @@ def gray_or_color(image: Image.Image, path: Path) -> Image.Image:
     return image.convert(mode)
 
 
-def check_depth(image: Image.Image, path: Path) -> None:
+def check_depth(image: Image.Image, path: Path | str) -> None:
     """Refuses pixels whose range is not known."""
     if image.mode == "F":
         raise InputError(f"{path} holds floats of unknown range (mode 'F'): save it with 8 or 16 bits")

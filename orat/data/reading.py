@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
+from orat.core.domain import Bounds, Columns
 from orat.core.errors import InputError
 
 Size = tuple[int, int]  # height, width
@@ -22,7 +23,7 @@ class Reading:
     image_size: Size | None = None
     class_depth: int = 1
     target: str | None = None
-    bounds: Literal["data", "none"] | tuple[float, float] = "data"
+    bounds: Bounds = "data"
     frozen: tuple[str, ...] = ()
     largest: int | None = None  # pixels of the longer side, where no size is given; None is as large as the images
 
@@ -30,6 +31,11 @@ class Reading:
         if self.image_size is not None and min(self.image_size) < 1:
             height, width = self.image_size
             raise InputError(f"the image size is {height}x{width}: give a height and a width of at least 1")
+
+    @property
+    def columns(self) -> Columns:
+        """The settings of tables and vectors."""
+        return Columns(self.target, self.bounds, self.frozen)
 
     def check(self, name: str, used: tuple[str, ...] = ()) -> None:
         """Refuses a setting that is not used for this data set."""

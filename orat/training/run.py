@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -95,6 +96,10 @@ class Run:
 
     def __post_init__(self) -> None:
         check_method(self.method)
+        if isinstance(self.data, os.PathLike):
+            object.__setattr__(self, "data", os.fspath(self.data))
+        if hasattr(self.data, "__array__"):
+            raise InputError(f"data = {type(self.data).__name__}: an array has no labels; give (x, y)")
         for name, value in scaled(defaults_for(self.data), self.epochs).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)

@@ -54,7 +54,7 @@ class RunFolder:
 
     def begun(self, run: Run) -> Run:
         """The run with fields left None as the folder's run has them, so that the same command resumes anywhere."""
-        if not run.unset or not (self.path / "run.json").is_file():
+        if not (self.path / "run.json").is_file():
             return run
         there = read_run(self.path)
         return run.filled({name: getattr(there, name) for name in (*BY_DATA, "image_size")})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -23,7 +23,7 @@ from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.defaults import LARGEST, Facts
-from orat.training.run import Run
+from orat.training.run import Run, in_words
 
 QUICK = "quick_cnn"
 ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
@@ -69,6 +69,8 @@ def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Ru
     """The data of a run as read, and the run with a value for every field that waited for the data."""
     splits = read(run, data_dir, LARGEST[device.type])
     train = splits.train
+    if len(train.classes) < 2:
+        raise InputError(f"{in_words(run.data)} has one class, {train.classes[0]!r}: give samples of two or more")
     if splits.image_size is not None:
         run = replace(run, image_size=splits.image_size)
     return run.fitted(Facts(len(train), train.shape, len(train.classes), device.type)), splits
@@ -88,6 +90,12 @@ def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None
     ids = order[held_out:].sort().values
     validation = full.take(order[:held_out].sort().values) if held_out else splits.validation
     return Parts(full.take(ids), validation, splits.test, kept[ids], len(full), left_out)
+
+
+def check_same_data(run: Run, result: Mapping[str, Any]) -> None:
+    """Refuses objects in memory, which a record does not tell apart, if a finished run was trained on others."""
+    if not isinstance(run.data, str) and prepare(run).train.fingerprint() != result["fingerprint"]:
+        raise InputError("a run on other data in memory is finished in this folder: give out a new folder")
 
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:

@@ -40,7 +40,17 @@ from orat.training.observers import (
 )
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder
-from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, setting_of
+from orat.training.setup import (
+    Parts,
+    Plan,
+    affordable,
+    build_model,
+    check_same_data,
+    plan_for,
+    prepare,
+    read_data,
+    setting_of,
+)
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -84,10 +94,13 @@ def training(
     run = folder.begun(run)
     folder.check(run)
     if (result := folder.result()) is not None:
+        check_same_data(run, result)
         display.line(f"{folder.path} is finished already")
         return result
     where = choose_device(device)
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
+    for note in splits.notes:
+        display.line(note)
     session = Session(run, folder, prepare(run, splits=splits), where, display, engine)
     return (yield from session.events(observers))
 
