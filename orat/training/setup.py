@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -90,12 +90,6 @@ def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None
     ids = order[held_out:].sort().values
     validation = full.take(order[:held_out].sort().values) if held_out else splits.validation
     return Parts(full.take(ids), validation, splits.test, kept[ids], len(full), left_out)
-
-
-def check_same_data(run: Run, result: Mapping[str, Any]) -> None:
-    """Refuses objects in memory, which a record does not tell apart, if a finished run was trained on others."""
-    if not isinstance(run.data, str) and prepare(run).train.fingerprint() != result["fingerprint"]:
-        raise InputError("a run on other data in memory is finished in this folder: give out a new folder")
 
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:

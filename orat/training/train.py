@@ -40,17 +40,7 @@ from orat.training.observers import (
 )
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder
-from orat.training.setup import (
-    Parts,
-    Plan,
-    affordable,
-    build_model,
-    check_same_data,
-    plan_for,
-    prepare,
-    read_data,
-    setting_of,
-)
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, setting_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -93,8 +83,7 @@ def training(
     folder = RunFolder(Path(out) if out else default_folder(run))
     run = folder.begun(run)
     folder.check(run)
-    if (result := folder.result()) is not None:
-        check_same_data(run, result)
+    if (result := folder.finished(run)) is not None:
         display.line(f"{folder.path} is finished already")
         return result
     where = choose_device(device)
