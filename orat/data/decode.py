@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 from orat.core.errors import InputError, line_of
 from orat.data.reading import Size
@@ -26,6 +27,7 @@ from orat.data.reading import Size
 FORMATS = ("BMP", "JPEG", "PNG", "TIFF", "WEBP")
 # The errors of Pillow's decoders on damaged bytes.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+STORED = (0x0100, 0x0101)  # the TIFF tags of width and height
 ORIENTATION, TURNED = 0x0112, 5  # the EXIF tag, and the first of its values that swap height and width
 DEEP = (1 << 16) - 1  # the largest value of 16 bits
 SPARE = 2  # the least size at which a JPEG is decoded, as a multiple of the size that it is resized to
@@ -60,7 +62,10 @@ def header(file: io.BytesIO | Path, path: Path) -> Head:
     """The facts of an image file that need no pixels."""
     with opened(file, path) as image:
         check_depth(image, path)
+        # Of a TIFF, some versions of Pillow give the turned size, others the size as stored, which its tags have.
         width, height = image.size
+        if isinstance(image, TiffImageFile):
+            width, height = (int(image.tag_v2[tag]) for tag in STORED)
         is_turned = image.getexif().get(ORIENTATION, 1) >= TURNED
         return Head((width, height) if is_turned else (height, width), is_gray(image), has_alpha(image))
 
