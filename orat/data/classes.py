@@ -39,7 +39,7 @@ def numbered(labels: Labels, names: Sequence[str] | None) -> tuple[Labels, Seque
     if are_texts(labels):
         names = in_order(text for own in labels.values() for text in own.ravel().tolist()) if names is None else names
         return {key: places_of(own, names) for key, own in labels.items()}, names, ()
-    if names is not None or any(own.dtype.kind not in "iu" or own.size == 0 for own in labels.values()):
+    if names is not None or not labels or any(own.dtype.kind not in "iu" or own.size == 0 for own in labels.values()):
         return labels, names, ()
     values = np.unique(np.concatenate([own.ravel() for own in labels.values()]))
     if values[0] == 0 and values[-1] < SPARSE * len(values):
@@ -70,7 +70,7 @@ def is_numbers(classes: Sequence[str]) -> bool:
 
 def are_texts(labels: Labels) -> bool:
     """Whether labels are names of classes."""
-    return all(own.dtype.kind == "U" for own in labels.values())
+    return bool(labels) and all(own.dtype.kind == "U" for own in labels.values())
 
 
 def places_of(texts: Array, classes: Sequence[str]) -> Array:
