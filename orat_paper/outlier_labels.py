@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from orat.core.errors import InputError
 from orat.core.files import write_table
 from orat.core.losses import cross_entropy
-from orat.data.catalog import load
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.ranked_range import Ranked, count
 from orat.noise.judge import found_removed
 from orat.training.load import finished_run, load_model
-from orat.training.setup import labeled
+from orat.training.setup import labeled, read
 
 FILE = "labels-without-outliers.csv"  # in the folder of the AoRR run
 
@@ -27,7 +26,7 @@ def labels_without_outliers(folder: Path, data_dir: Path | None = None, device: 
     run = finished_run(folder)
     if not isinstance(run.method, Ranked) or run.method.m is None:
         raise InputError(f"{folder} is a run of {run.method_name} without m: give one of aorr or orat with m")
-    train, _ = labeled(run, load(run.data, data_dir, run.image_size).train)
+    train, _ = labeled(run, read(run, data_dir).train)
     removed = largest_losses(load_model(folder, device=device), train, count(run.method.m, len(train)))
     write_labels(folder / FILE, train, removed)
     return found_removed(removed, train.wrong)

@@ -29,6 +29,7 @@ T = TypeVar("T")
 NAMES = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"  # names with dots between them
 SPEC = re.compile(rf"({NAMES}|.+\.py):({NAMES})")  # module:attribute or file.py:attribute
 LETTERS = 200  # of an error of a user's code
+IN_MEMORY = "in memory: "  # in a record, before the class of an object
 FILE = "__file_as_named__"  # the attribute of a module with the path that named its file
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError
-from orat.core.registry import check_trust
+from orat.core.registry import IN_MEMORY, check_trust
 from orat.core.types import Labels
 from orat.curation.issues import LabelIssues
 from orat.curation.predictions import issues_in
@@ -21,7 +21,6 @@ from orat.methods.base import Decision
 from orat.noise.judge import Verdict, judge
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
-from orat.training.record import IN_MEMORY
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import Parts, check_folds, prepare

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,17 @@ from torch import Tensor
 
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
-from orat.core.files import csv_bytes, replace_file
+from orat.core.files import csv_bytes, read_bytes, replace_file
 from orat.core.types import Labels
 from orat.curation.find import find_label_issues, given_again
 from orat.curation.issues import LabelIssues
 from orat.data import catalog as datasets
-from orat.data.image_files import files
+from orat.data.image_files import TRAIN, File, contents, found_in
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.training.load import finished_run
 from orat.training.run import Run
-from orat.training.setup import labeled
+from orat.training.setup import labeled, read
 from orat.training.text import as_flags, texts_of
 
 HOWS = ("labels", "folder")
@@ -52,7 +52,7 @@ def fix_labels(
     check_place(out, image_root(run) if how == "folder" else None)
     data_dir = None if data_dir is None else Path(data_dir)
     found = find_label_issues(run_folder, data_dir, display=display, **judging)
-    train = datasets.load(run.data, data_dir, run.image_size).train
+    train = read(run, data_dir).train
     before = given_labels(run, train)
     after = fixed_labels(before, found, fix, threshold)
     rows = changes(before, after, train.classes)
@@ -132,7 +132,7 @@ def written(run: Run, train: Dataset, labels: Labels, out: Path, how: str) -> Ru
     if how == "labels":
         write_labels(out, labels, train.classes)
         return replace(run, labels=str(out / "labels.csv"), noise="none", noise_rate=0.0)
-    copy_images(image_root(run), train, labels, out)
+    copy_images(image_root(run), run.class_depth, train, labels, out)
     return replace(run, data=str(out), labels=None, noise="none", noise_rate=0.0)
 
 
@@ -145,37 +145,34 @@ def write_labels(out: Path, labels: Labels, classes: tuple[str, ...]) -> None:
     replace_file(out / "labels.csv", csv_bytes({"index": range(len(labels)), "label": names}))
 
 
-def copy_images(root: Path, train: Dataset, labels: Labels, out: Path) -> None:
-    """Copies the training images into folders by their new labels, and the test part unchanged; in one step."""
-    places = destinations(train, labels)
+def copy_images(root: Path, depth: int, train: Dataset, labels: Labels, out: Path) -> None:
+    """Copies the training images into folders by their new labels, and the other parts unchanged; in one step."""
+    found = found_in(root, depth)
+    places = destinations(found.part(TRAIN), train.classes, labels)
     beside = out.resolve().with_name(f".{out.resolve().name}.new")
     shutil.rmtree(beside, ignore_errors=True)
-    for file in files(root):
-        place = places.get(file.path) if file.part == "train" else file.path
-        if not file.name or place is None:
-            continue
-        (beside / place).parent.mkdir(parents=True, exist_ok=True)
-        (beside / place).write_bytes(file.raw)
+    for file, raw in contents(root, found):
+        place = places.get(file.path) if file.part == TRAIN else file.path
+        if place is not None:
+            (beside / place).parent.mkdir(parents=True, exist_ok=True)
+            (beside / place).write_bytes(read_bytes(root / file.path) if raw is None else raw)
     beside.replace(out)
 
 
-def destinations(train: Dataset, labels: Tensor) -> dict[str, str]:
+def destinations(files: Sequence[File], classes: tuple[str, ...], labels: Tensor) -> dict[str, str]:
     """The new path of each kept image; the old class becomes part of a name that is taken in the new class."""
-    assert train.paths is not None
-    if len(set(train.paths)) < len(train.paths):
-        raise InputError("the archive has several images of one path: pack it again, or leave out --how")
     places: dict[str, str] = {}
-    taken = set(train.paths)  # with the names of dropped and moved images, so that no name changes its image
-    for path, label in zip(train.paths, labels.tolist(), strict=True):
+    # With the names of dropped and moved images, so that no name changes its image.
+    taken = {f"{TRAIN}/{file.label}/{file.name}" for file in files}
+    for file, label in zip(files, labels.tolist(), strict=True):
         if label == LEFT_OUT:
             continue
-        part, folder, name = path.split("/", 2)
-        place, number = f"{part}/{train.classes[label]}/{name}", 0
-        while place != path and place in taken:
+        here, place, number = f"{TRAIN}/{file.label}/{file.name}", f"{TRAIN}/{classes[label]}/{file.name}", 0
+        while place != here and place in taken:
             number += 1
-            place = f"{part}/{train.classes[label]}/{folder}-{number}-{name}"
+            place = f"{TRAIN}/{classes[label]}/{file.label.replace('/', '-')}-{number}-{file.name}"
         taken.add(place)
-        places[path] = place
+        places[file.path] = place
     return places
 
 

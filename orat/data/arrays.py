@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from orat.core.domain import USUAL, Columns
 from orat.core.errors import InputError, line_of
 from orat.data.source import Dataset, Splits
 
@@ -25,9 +26,13 @@ BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 LOSSLESS = 1e-3
 
 
-def read(file: Path) -> Splits:
-    """The training part and the test part in one .npz file."""
-    arrays = load_arrays(file)
+def read(file: Path, columns: Columns = USUAL) -> Splits:
+    """The parts in one .npz file."""
+    return splits(str(file), load_arrays(file), columns)
+
+
+def splits(file: str, arrays: dict[str, Array], columns: Columns = USUAL) -> Splits:
+    """The parts in arrays with the names of `KEYS`; `file` is what error messages call them."""
     for key in ("x_train", "y_train", *(("x_test", "y_test") if {"x_test", "y_test"} & arrays.keys() else ())):
         if key not in arrays:
             raise InputError(f"{file} has no {key!r}, only {', '.join(sorted(arrays)) or 'nothing known'}: add it")
@@ -58,7 +63,7 @@ def load_arrays(file: Path) -> dict[str, Array]:
         raise InputError(f"cannot read {file} as .npz ({line_of(error)}): save it again with np.savez") from error
 
 
-def samples_of(file: Path, key: str, array: Array) -> Array:
+def samples_of(file: str, key: str, array: Array) -> Array:
     """Images (n, channels, height, width) as uint8 or float32 in [0, 1], or points (n, dimensions) as float32."""
     name = f"{key} in {file}"
     if array.size == 0:
@@ -118,7 +123,7 @@ def levels(array: Array) -> Array:
     return array if array.dtype == np.uint8 else np.rint(array * 255).astype(np.uint8)
 
 
-def labels_of(file: Path, key: str, array: Array) -> Array:
+def labels_of(file: str, key: str, array: Array) -> Array:
     """The labels as int64 of shape (n,)."""
     name = f"{key} in {file}"
     if array.ndim == 2 and array.shape[1] == 1:

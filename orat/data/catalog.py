@@ -1,4 +1,4 @@
-"""Data sets by name or path: public sets, the bundled sample, plug-ins of other distributions, folders and files."""
+"""Data sets by name, path or import path, or in memory: public sets, plug-ins, folders, files, code and objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.errors import InputError, unknown
-from orat.core.registry import Registry, plugins
+from orat.core.registry import IN_MEMORY, Registry, names_code, plugins
+from orat.data.reading import Reading, Size
 
 if TYPE_CHECKING:  # the command line lists the names in its help, which does not wait for torch
     from orat.data.folder import FolderSource
@@ -20,20 +21,28 @@ READERS: Registry[Reader] = Registry(
     {"mnist": "orat.data.idx:MNIST", "cifar10": "orat.data.cifar:CIFAR10", "cifar100": "orat.data.cifar:CIFAR100"},
 )
 FILES: Registry[Callable[..., Any]] = Registry(
-    "kind of file",
+    "kind of data",
     {
         "sample": "orat.data.idx:read_sample",
         "images": "orat.data.folder:read",
         "streamed images": "orat.data.folder:stream",
+        "listing": "orat.data.listing:read",
+        "table": "orat.data.table:read",
         "arrays": "orat.data.arrays:read",
+        "code": "orat.data.own:read_code",
+        "objects": "orat.data.own:read",
     },
 )
+USED = {  # settings that a kind of data has
+    "images": ("image_size", "class_depth"), "listing": ("image_size",), "table": ("target", "bounds", "frozen"),
+    "arrays": ("bounds", "frozen"), "code": ("bounds", "frozen"), "objects": ("bounds", "frozen"),
+}  # fmt: skip
 PUBLIC = tuple(READERS)
 NAMES = (*PUBLIC, "sample")
 PLUGINS = "orat.data"  # the group of entry points
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-
-Size = tuple[int, int]  # height, width
+TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
+ENDINGS = "a .npz, .csv or .tar file"
 
 
 @dataclass(frozen=True)
@@ -69,17 +78,31 @@ def plugin(name: str) -> Plugin | None:
     return None if point is None else point.load()
 
 
-def load(name: str, data_dir: str | Path | None = None, image_size: Size | None = None) -> Splits:
-    """The data set of this name, or at this path: a folder of images or IDX files, an .npz or a .tar file."""
+def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None = None, **settings: Any) -> Splits:
+    """The data set of a name, at a path, at module:attribute or file.py:attribute, or in memory.
+
+    `settings` are further fields of `Reading`, such as `class_depth` of an image folder or `target` of a table.
+    """
+    reading = Reading(image_size, **settings)
+    name = os.fspath(data) if isinstance(data, os.PathLike) else data
+    if not isinstance(name, str):
+        return read_as("objects", data, type(data).__name__, reading)
     if (other := plugin(name)) is not None:
+        reading.check(name, ("image_size",))
         return other.read(name.partition(":")[2], None if data_dir is None else Path(data_dir), image_size)
     path = Path(name).expanduser()
-    if name not in NAMES and holds_images(path):
-        return FILES["images"](path, image_size)
-    if image_size is not None:
-        height, width = image_size
-        raise InputError(f"the image size {height}x{width} is for folders of images: leave it out for {name!r}")
-    return load_named(name, data_dir) if name in NAMES else load_path(name, path)
+    if name in NAMES:
+        reading.check(name)
+        return load_named(name, data_dir)
+    if names_code(name) and not path.exists():
+        return read_as("code", name, name, reading)
+    return load_path(name, path, reading)
+
+
+def read_as(kind: str, data: Any, name: str, reading: Reading) -> Splits:
+    """The data of this kind; settings of other kinds are refused."""
+    reading.check(name, USED[kind])
+    return FILES[kind](data, reading.columns if kind in ("table", "arrays") else reading)
 
 
 def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
@@ -87,7 +110,7 @@ def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, Fol
     path = Path(name).expanduser()
     if name in NAMES or not path.is_dir() or not holds_images(path):
         raise InputError(f"{name} cannot be streamed: give an image folder")
-    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, image_size)
+    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, Reading(image_size))
     return parts
 
 
@@ -118,16 +141,26 @@ def load_named(name: str, data_dir: str | Path | None) -> Splits:
     return READERS[name].read(folder)
 
 
-def load_path(name: str, path: Path) -> Splits:
-    """The data set in a folder of IDX files or in an .npz file."""
+def load_path(name: str, path: Path, reading: Reading) -> Splits:
+    """The data set in a folder or in a file."""
+    if holds_images(path):
+        return read_as("images", path, name, reading)
+    if path.is_dir():
+        reading.check(name)
+        return READERS["mnist"].read(path)
+    if name.startswith(IN_MEMORY):
+        raise InputError(f"the data were handed in as an object ({name}): hand the object in again")
     if not path.exists():
         error = unknown("data set", name, names())
-        raise InputError(f"{error}; or give the path of an image folder, an .npz or a .tar file: there is no {path}")
-    if path.is_dir():
-        return READERS["mnist"].read(path)
+        raise InputError(f"{error}; or give the path of an image folder, {ENDINGS}: there is no {path}")
+    if path.suffix in TABLE_ENDINGS:
+        lists_images = path.suffix == ".csv" and reading.target is None
+        return read_as("listing" if lists_images else "table", path, name, reading)
+    if path.suffix == ".py":
+        raise InputError(f"{path} is a file of code: name a function or an object in it, as in {path}:ATTRIBUTE")
     if path.suffix != ".npz":
-        raise InputError(f"{path} is no data set: give an image folder, an .npz or a file ending in {TAR_ENDINGS}")
-    return FILES["arrays"](path)
+        raise InputError(f"{path} is no data set: give an image folder, {ENDINGS}")
+    return read_as("arrays", path, name, reading)
 
 
 def places(name: str, data_dir: str | Path | None) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""Image files to pixels: gray or RGB with 8 bits, by Pillow, in several threads."""
+"""Image files to pixels: gray or RGB with 8 bits, upright and opaque, by Pillow, in several threads."""
 
 from __future__ import annotations
 
@@ -6,48 +6,68 @@ import io
 import os
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from PIL import Image
-from torch import Tensor
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 from orat.core.errors import InputError, line_of
+from orat.data.reading import Size
 
 # Pillow tries every format that it knows, PostScript by an external program too, unless the formats are given.
-FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+FORMATS = ("BMP", "JPEG", "PNG", "TIFF", "WEBP")
 # The errors of Pillow's decoders on damaged bytes.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+STORED = (0x0100, 0x0101)  # the TIFF tags of width and height
+ORIENTATION, TURNED = 0x0112, 5  # the EXIF tag, and the first of its values that swap height and width
+DEEP = (1 << 16) - 1  # the largest value of 16 bits
+SPARE = 2  # the least size at which a JPEG is decoded, as a multiple of the size that it is resized to
 GROUP = 64  # images in one task of the pool: a task for each small image costs more than the image
 
-Size = tuple[int, int]  # height, width
 Pixels = npt.NDArray[np.uint8]  # (height, width) for gray, (height, width, 3) for color
 A = TypeVar("A")
 B = TypeVar("B")
 
 
+@dataclass(frozen=True)
+class Head:
+    """What the first bytes of an image file say."""
+
+    size: Size
+    is_gray: bool
+    has_alpha: bool
+
+
 def decode(raw: bytes, path: Path, size: Size | None) -> Pixels:
     """The pixels of an image file, resized to (height, width) if a size is given."""
     with opened(io.BytesIO(raw), path) as image:
-        image.load()
+        if size is not None:
+            image.draft(None, (SPARE * max(size),) * 2)  # a JPEG is decoded at a part of its size, if large enough
         pixels = gray_or_color(image, path)
-    if size is not None and pixels.size != size[::-1]:
-        pixels = pixels.resize(size[::-1], Image.Resampling.BILINEAR)
-    return np.asarray(pixels)
+        if size is not None and pixels.size != size[::-1]:
+            pixels = pixels.resize(size[::-1], Image.Resampling.BILINEAR)
+        return np.asarray(pixels)
 
 
-def header(path: Path) -> tuple[Size, bool]:
-    """The height and width of an image file, and whether the image is gray, without decoding the pixels."""
-    with opened(path, path) as image:
+def header(file: io.BytesIO | Path, path: Path) -> Head:
+    """The facts of an image file that need no pixels."""
+    with opened(file, path) as image:
         check_depth(image, path)
-        return image.size[::-1], is_gray(image)
+        # Of a TIFF, some versions of Pillow give the turned size, others the size as stored, which its tags have.
+        width, height = image.size
+        if isinstance(image, TiffImageFile):
+            width, height = (int(image.tag_v2[tag]) for tag in STORED)
+        is_turned = image.getexif().get(ORIENTATION, 1) >= TURNED
+        return Head((width, height) if is_turned else (height, width), is_gray(image), has_alpha(image))
 
 
 @contextmanager
@@ -59,42 +79,63 @@ def opened(file: io.BytesIO | Path, path: Path) -> Iterator[Image.Image]:
     except InputError:
         raise
     except BROKEN as error:
-        raise InputError(f"cannot read the image {path} ({line_of(error)}): mend or remove it") from error
+        reason = "no image" if isinstance(error, UnidentifiedImageError) else line_of(error)
+        raise InputError(f"cannot read the image {path} ({reason}): mend or remove it") from error
 
 
-def gray_or_color(image: Image.Image, path: Path) -> Image.Image:
-    """The image in mode L or RGB."""
+def gray_or_color(image: Image.Image, path: Path | str) -> Image.Image:
+    """The image as people see it, in mode L or RGB: turned as its EXIF says, and on white where it is transparent."""
     check_depth(image, path)
-    if is_gray(image):
-        return image.convert("L")
-    # Pillow drops the transparency of a palette without a warning only from RGBA.
-    return (image.convert("RGBA") if image.mode == "P" else image).convert("RGB")
+    image.load()
+    mode = "L" if is_gray(image) else "RGB"
+    ImageOps.exif_transpose(image, in_place=True)
+    if image.mode.startswith("I"):
+        image = eight_bits(image)
+    if has_alpha(image):
+        color = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", color.size, "white"), color)
+    return image.convert(mode)
 
 
-def check_depth(image: Image.Image, path: Path) -> None:
-    """Refuses deep pixels, which Pillow clips to white."""
-    if image.mode.startswith(("I", "F")):
-        raise InputError(f"{path} has more than 8 bits a pixel (mode {image.mode!r}): save it with 8 bits")
+def check_depth(image: Image.Image, path: Path | str) -> None:
+    """Refuses pixels whose range is not known."""
+    if image.mode == "F":
+        raise InputError(f"{path} holds floats of unknown range (mode 'F'): save it with 8 or 16 bits")
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """Gray pixels of 16 bits scaled to 8 bits, which Pillow would clip to white."""
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > DEEP:
+        raise ValueError(f"pixels from {values.min()} to {values.max()} are not 16 bits")
+    return Image.fromarray(((values * 255 + DEEP // 2) // DEEP).astype(np.uint8))
 
 
 def is_gray(image: Image.Image) -> bool:
-    """Whether the image has one channel of gray."""
-    return image.mode in ("L", "1")
+    """Whether the image has one channel of gray, besides transparency."""
+    return image.mode in ("L", "1", "LA", "La") or image.mode.startswith("I")
 
 
-def stacked(images: list[Pixels], shape: tuple[int, ...]) -> Tensor:
-    """Images as (n, channels, height, width); a gray image among color images has three equal channels."""
-    stack = torch.empty(len(images), *shape, dtype=torch.uint8)
-    filled = stack.numpy()
-    for i, pixels in enumerate(images):
-        filled[i] = pixels if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return stack
+def has_alpha(image: Image.Image) -> bool:
+    """Whether pixels of the image may be transparent."""
+    return image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+
+
+def put(pixels: Pixels, row: Pixels) -> None:
+    """Writes pixels to a row of images (n, channels, height, width); gray pixels to all channels."""
+    row[:] = pixels if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def in_threads(function: Callable[[A], B], items: Iterable[A], group: int = GROUP) -> Iterator[B]:
     """The results of a function in the order of the items; Pillow decodes without the interpreter's lock."""
+    workers = os.cpu_count() or 1
     items = iter(items)
     groups = iter(lambda: list(islice(items, group)), [])
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for results in pool.map(lambda some: [function(item) for item in some], groups):
-            yield from results
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[list[B]]] = deque()
+        for some in groups:
+            waiting.append(pool.submit(lambda some: [function(item) for item in some], some))
+            if len(waiting) > 2 * workers:  # no more items in memory than the workers need
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()

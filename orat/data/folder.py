@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,66 +14,123 @@ from torch import Tensor
 from orat.core.errors import InputError
 from orat.core.files import read_bytes
 from orat.core.types import Labels
-from orat.data.decode import Pixels, Size, decode, header, in_threads, stacked
-from orat.data.image_files import ENDINGS, PARTS, File, files, listed
+from orat.data.decode import Head, decode, header, in_threads, put
+from orat.data.image_files import TRAIN, File, Found, arranged, contents, counted, first, found_in, is_image
+from orat.data.image_sizes import chosen_size, size_words
+from orat.data.packed import packed
+from orat.data.reading import PLAIN, Reading, Size
 from orat.data.source import Dataset, Splits, check_labels
 
-LAYOUT = "an image folder holds train/<class>/*.png (or .jpg, .bmp, .webp)"
 STREAMED_GROUP = 8  # images of a batch that one thread decodes
+PARTS = (TRAIN, "test", "validation")
+
+Heads = Mapping[str, Head | InputError]  # by path
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One image of the data set: file, size, and pixels if decoded."""
+class Shape:
+    """The shape that all images of a data set are brought to."""
 
-    file: File
+    channels: int
     size: Size
-    is_gray: bool
-    pixels: Pixels | None = None
+    is_chosen: bool  # whether images are resized to a size that was not asked for
+    notes: tuple[str, ...]  # lines about the changes
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The images of a data set, sorted by part, class and name, with their classes and common shape."""
+def read(root: Path, reading: Reading = PLAIN) -> Splits:
+    """The images of a folder or a tar file in memory."""
+    if root.is_dir():
+        found = found_in(root, reading.class_depth)
+        return resident(root, found, heads_of(root, found), reading)
 
-    pictures: list[Picture]
-    classes: tuple[str, ...]
+    def looked(member: tuple[str, bytes]) -> tuple[str, Head | InputError | None]:
+        name, raw = member
+        return name, head_of(io.BytesIO(raw), root / name) if is_image(name) else None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of every image: one channel if all images are gray."""
-        return (1 if all(picture.is_gray for picture in self.pictures) else 3, *self.pictures[0].size)
-
-    def part(self, name: str) -> tuple[list[Picture], Labels, tuple[str, ...]]:
-        """The images, labels and paths of the training or test part."""
-        number = {label: i for i, label in enumerate(self.classes)}
-        pictures = [picture for picture in self.pictures if picture.file.part == name]
-        labels = torch.tensor([number[picture.file.label] for picture in pictures])
-        return pictures, labels, tuple(picture.file.path for picture in pictures)
+    members = dict(in_threads(looked, packed(root, is_image)))
+    found = arranged(root, members, reading.class_depth)
+    heads = {file.path: head for file in found.files if (head := members[found.top + file.path]) is not None}
+    return resident(root, found, heads, reading)
 
 
-def read(root: Path, size: Size | None = None) -> Splits:
-    """The images of a folder or a tar file in memory, resized to (height, width) if a size is given."""
-
-    def decoded(file: File) -> Picture:
-        pixels = decode(file.raw, root / file.path, size)
-        return Picture(replace(file, raw=b""), (pixels.shape[0], pixels.shape[1]), pixels.ndim == 2, pixels)
-
-    check_size(size)
-    folders: set[tuple[str, str]] = set()
-    listing = listing_of(root, folders, in_threads(decoded, images(files(root), folders)))
-    parts = [dataset(listing, name) for name in PARTS]
-    assert parts[0] is not None
-    return Splits(parts[0], parts[1])
+def heads_of(root: Path, found: Found) -> Heads:
+    """The headers of the images of a folder."""
+    heads = in_threads(lambda file: head_of(root / file.path, root / file.path), found.files)
+    return {file.path: head for file, head in zip(found.files, heads, strict=True)}
 
 
-def dataset(listing: Listing, name: str) -> Dataset | None:
+def head_of(file: io.BytesIO | Path, path: Path) -> Head | InputError:
+    """The header of an image file, or the error of a broken one."""
+    try:
+        return header(file, path)
+    except InputError as error:
+        return error
+
+
+def common_shape(found: Found, heads: Heads, reading: Reading) -> Shape:
+    """The shape for these images; the training images decide the size, unless a size is given."""
+    whole = {path: head for path, head in heads.items() if isinstance(head, Head)}
+    if not whole:
+        raise unreadable(heads)
+    sizes = [head.size for head in whole.values()]
+    size = reading.image_size or chosen_size(
+        [whole[file.path].size for file in found.part(TRAIN) if file.path in whole] or sizes, reading.largest
+    )
+    is_chosen = reading.image_size is None and set(sizes) != {size}
+    transparent = [path for path, head in whole.items() if head.has_alpha]
+    notes = [size_words(sizes, size, reading.largest)] if is_chosen else []
+    notes += [f"{counted(transparent, 'transparent image')} laid on white"] if transparent else []
+    return Shape(1 if all(head.is_gray for head in whole.values()) else 3, size, is_chosen, tuple(notes))
+
+
+def unreadable(heads: Heads) -> InputError:
+    """The error for broken images: all of them, by number and first names, with the reason of the first."""
+    broken = {path: head for path, head in heads.items() if isinstance(head, InputError)}
+    error = broken[min(broken)]
+    if len(broken) == 1:
+        return error
+    return InputError(f"{len(broken)} of {len(heads):,} images are broken: {first(sorted(broken))}; {error}")
+
+
+def resident(root: Path, found: Found, heads: Heads, reading: Reading) -> Splits:
+    """The images in memory; all broken images are named at once."""
+    shape = common_shape(found, heads, reading)
+    files = {part: found.part(part) for part in PARTS}
+    images = {
+        part: torch.empty(len(own), shape.channels, *shape.size, dtype=torch.uint8) for part, own in files.items()
+    }
+    rows = {file.path: row for part, own in files.items() for file, row in zip(own, images[part].numpy(), strict=True)}
+
+    def fill(item: tuple[File, bytes | None]) -> tuple[str, Head | InputError]:
+        path, raw = item[0].path, item[1]
+        head = heads[path]
+        try:
+            if isinstance(head, Head):
+                put(decode(read_bytes(root / path) if raw is None else raw, root / path, shape.size), rows[path])
+        except InputError as error:
+            return path, error
+        return path, head
+
+    after = dict(in_threads(fill, contents(root, found)))
+    if any(isinstance(head, InputError) for head in after.values()):
+        raise unreadable(after)
+    train, test, validation = (dataset(found, part, images[part]) for part in PARTS)
+    assert train is not None
+    chosen = shape.size if shape.is_chosen else None
+    return Splits(train, test, validation, (*found.notes, *shape.notes), chosen)
+
+
+def dataset(found: Found, part: str, images: Tensor) -> Dataset | None:
     """A part of the data set in memory, if there is any image."""
-    pictures, labels, paths = listing.part(name)
-    if not pictures:
-        return None
-    pixels = stacked([picture.pixels for picture in pictures if picture.pixels is not None], listing.shape)
-    return Dataset(pixels, labels, listing.classes, paths=paths)
+    paths, labels = paths_and_labels(found, part)
+    return Dataset(images, labels, found.classes, paths=paths) if paths else None
+
+
+def paths_and_labels(found: Found, part: str) -> tuple[tuple[str, ...], Labels]:
+    """The paths and the labels of a part."""
+    number = {label: i for i, label in enumerate(found.classes)}
+    files = found.part(part)
+    return tuple(file.path for file in files), torch.tensor([number[file.label] for file in files], dtype=torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +141,7 @@ class FolderSource:
     paths: tuple[str, ...]
     labels: Labels
     classes: tuple[str, ...]
-    shape: tuple[int, ...]
+    shape: tuple[int, int, int]
     truth: Labels | None = None
 
     def __post_init__(self) -> None:
@@ -96,12 +154,15 @@ class FolderSource:
 
     def __getitems__(self, ids: list[int]) -> Tensor:
         """The raw images with these ids, decoded in threads."""
-        size = (self.shape[1], self.shape[2])
+        images = torch.empty(len(ids), *self.shape, dtype=torch.uint8)
 
-        def pixels(path: Path) -> Pixels:
-            return decode(read_bytes(path), path, size)
+        def fill(place: int) -> None:
+            path = self.root / self.paths[ids[place]]
+            put(decode(read_bytes(path), path, self.shape[1:]), images[place].numpy())
 
-        return stacked(list(in_threads(pixels, [self.root / self.paths[i] for i in ids], STREAMED_GROUP)), self.shape)
+        for _ in in_threads(fill, range(len(ids)), STREAMED_GROUP):
+            pass
+        return images
 
     def take(self, ids: Tensor) -> FolderSource:
         """The source of the samples with these ids, in the order given."""
@@ -118,56 +179,13 @@ class FolderSource:
         return digest.hexdigest()[:16]
 
 
-def stream(root: Path, size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
+def stream(root: Path, reading: Reading = PLAIN) -> tuple[FolderSource, FolderSource | None]:
     """The training and test part of a folder, decoded on demand; only the headers of the images are read now."""
-
-    def headed(file: File) -> Picture:
-        own, is_gray = header(root / file.path)
-        return Picture(file, size or own, is_gray)
-
-    check_size(size)
-    folders: set[tuple[str, str]] = set()
-    listing = listing_of(root, folders, in_threads(headed, images(listed(root), folders)))
-    (_, labels, paths), (_, test_labels, test_paths) = (listing.part(name) for name in PARTS)
-    train = FolderSource(root, paths, labels, listing.classes, listing.shape)
+    found = found_in(root, reading.class_depth)
+    heads = heads_of(root, found)
+    if any(isinstance(head, InputError) for head in heads.values()):
+        raise unreadable(heads)
+    shape = common_shape(found, heads, reading)
+    (paths, labels), (test_paths, test_labels) = (paths_and_labels(found, part) for part in (TRAIN, "test"))
+    train = FolderSource(root, paths, labels, found.classes, (shape.channels, *shape.size))
     return train, replace(train, paths=test_paths, labels=test_labels) if test_paths else None
-
-
-def images(found: Iterable[File], folders: set[tuple[str, str]]) -> Iterator[File]:
-    """The image files among these files; their class folders (part, class) are added to `folders`."""
-    for file in found:
-        folders.add((file.part, file.label))
-        if file.name:
-            yield file
-
-
-def listing_of(root: Path, folders: set[tuple[str, str]], found: Iterable[Picture]) -> Listing:
-    """The listing of these images; images of different sizes are refused as soon as they are found."""
-    pictures: list[Picture] = []
-    for picture in found:
-        pictures.append(picture)
-        if picture.size != pictures[0].size:
-            seen = " and ".join("{} is {}x{}".format(one.file.path, *one.size) for one in (pictures[0], picture))
-            raise InputError(f"images differ in size (height x width): {seen}; give one, as in --image-size 32x32")
-    pictures.sort(key=lambda picture: (picture.file.part, picture.file.label, picture.file.name))
-    return Listing(pictures, checked_classes(root, folders, pictures))
-
-
-def checked_classes(root: Path, folders: set[tuple[str, str]], pictures: list[Picture]) -> tuple[str, ...]:
-    """The sorted class names; empty classes and classes that only the test part has are refused."""
-    classes = tuple(sorted(label for part, label in folders if part == "train"))
-    if not classes:
-        raise InputError(f"{root} has no class folders in train/: {LAYOUT}")
-    filled = {(picture.file.part, picture.file.label) for picture in pictures}
-    for part, label in sorted(folders):
-        if label not in classes:
-            raise InputError(f"{root / part / label} is a class that train/ does not have: rename or remove it")
-        if (part, label) not in filled:
-            raise InputError(f"{root / part / label} has no images ({', '.join(ENDINGS)}): fill or remove it")
-    return classes
-
-
-def check_size(size: Size | None) -> None:
-    """Refuses an image size without pixels."""
-    if size is not None and min(size) < 1:
-        raise InputError(f"the image size is {size[0]}x{size[1]}: give a height and a width of at least 1")

@@ -138,6 +138,8 @@ class Splits:
     train: Dataset
     test: Dataset | None
     validation: Dataset | None = None
+    notes: tuple[str, ...] = ()  # lines for people: how the data were read
+    image_size: tuple[int, int] | None = None  # height and width that images were resized to
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ BY_DATA = ("model", "eps", "epochs", "lr", "milestones", "warmup", "augment", "v
 ENOUGH_BATCHES = 50  # steps that an epoch should have
 CPU_STEPS, FEWEST_EPOCHS = 2500, 20  # of a training on a CPU
 VALIDATION_SAMPLES = 50  # at least, but no more than a fifth
+LARGEST = {"cpu": 48, "cuda": 128}  # pixels of the longer side of images whose size is not given, by device
 TABLE_EPS = 0.1  # in units of a feature, which are standard deviations unless given
 
 

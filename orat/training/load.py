@@ -11,10 +11,10 @@ from torch import nn
 
 from orat.core.device import choose_device
 from orat.core.errors import InputError, unknown
-from orat.core.registry import check_trust
+from orat.core.registry import IN_MEMORY, check_trust
 from orat.models import catalog as models
 from orat.models.weights import fit
-from orat.training.record import IN_MEMORY, in_words
+from orat.training.record import in_words
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 

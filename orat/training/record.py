@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from orat.core.errors import unknown
 from orat.core.options import field_type, field_types, has_text
-from orat.core.registry import loaded, path_of
+from orat.core.registry import IN_MEMORY, loaded, path_of
 from orat.methods import METHODS
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from orat.methods.base import Method
 
 FLOATS = (float, float | None)
-IN_MEMORY = "in memory: "  # before the class of an object
 
 
 class FromRecord(str):

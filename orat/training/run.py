@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -98,6 +99,10 @@ class Run:
     def __post_init__(self) -> None:
         check_method(self.method)
         check_attack(self)
+        if isinstance(self.data, os.PathLike):
+            object.__setattr__(self, "data", os.fspath(self.data))
+        if hasattr(self.data, "__array__"):
+            raise InputError(f"data = {type(self.data).__name__}: an array has no labels; give (x, y)")
         for name, value in self.defaults().items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)

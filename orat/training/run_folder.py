@@ -19,11 +19,12 @@ from torch import Tensor, nn
 
 from orat.core.errors import InputError
 from orat.core.files import replace_file
-from orat.core.registry import names_code
+from orat.core.registry import IN_MEMORY, names_code
 from orat.data.source import Dataset
 from orat.training.defaults import BY_DATA
-from orat.training.record import IN_MEMORY, in_words
+from orat.training.record import in_words
 from orat.training.run import Run, read_run
+from orat.training.setup import prepare
 from orat.training.toml import as_toml
 
 
@@ -83,6 +84,15 @@ class RunFolder:
         """The result of a finished run."""
         file = self.path / "result.json"
         return json.loads(file.read_text()) if file.is_file() else None
+
+    def finished(self, run: Run) -> dict[str, Any] | None:
+        """The result, if there is one; refuses other data in memory, which a record does not tell apart."""
+        result = self.result()
+        if result is None or isinstance(run.data, str):
+            return result
+        if prepare(run).train.fingerprint() != result["fingerprint"]:
+            raise InputError(f"{self.path} is finished with other data than those given: give --out a new folder")
+        return result
 
     def history(self, name: str = "history.jsonl") -> list[dict[str, Any]]:
         """The records of the epochs so far, without a last line that a kill left unfinished."""

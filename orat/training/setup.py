@@ -24,8 +24,9 @@ from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.external import is_own
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
-from orat.training.defaults import Facts
+from orat.training.defaults import LARGEST, Facts
 from orat.training.probe import check_network
+from orat.training.record import in_words
 from orat.training.run import Run
 
 QUICK, WITHOUT_PIXELS = "quick_cnn", "mlp-64"  # scout networks
@@ -63,9 +64,19 @@ class Parts:
     left_out: dict[str, Any] | None = None  # the file of labels that leaves samples out, and how many
 
 
+def read(run: Run, data_dir: Path | None, largest: int | None = None) -> Splits:
+    """The data of a run, with its settings of reading; images without a given size have at most `largest` pixels."""
+    settings = {name: getattr(run, name) for name in ("image_size", "class_depth", "target", "bounds", "frozen")}
+    return data.load(run.data, data_dir, **settings, largest=largest)
+
+
 def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
     """The data of a run as read, and the run with a value for every field that waited for the data."""
-    splits = data.load(run.data, data_dir, run.image_size)
+    splits = read(run, data_dir, LARGEST[device.type])
+    if len(splits.train.classes) < 2:
+        raise InputError(f"{in_words(run.data)} has one class, {splits.train.classes[0]!r}: give two or more")
+    if splits.image_size is not None:
+        run = replace(run, image_size=splits.image_size)
     return run.fitted(facts_of(splits.train, device)), splits
 
 
@@ -76,7 +87,7 @@ def facts_of(train: Dataset, device: torch.device) -> Facts:
 
 def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None) -> Parts:
     """The data of a complete run: read unless given, relabeled, and split by the run's seed."""
-    splits = data.load(run.data, data_dir, run.image_size) if splits is None else splits
+    splits = read(run, data_dir) if splits is None else splits
     full, kept = labeled(run, splits.train)
     left_out: dict[str, Any] | None = None
     if len(full) < len(splits.train):

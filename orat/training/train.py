@@ -92,13 +92,15 @@ def training(
     folder = RunFolder(Path(out) if out else default_folder(run))
     run = folder.begun(run)
     folder.check(run)
-    if (result := folder.result()) is not None:
+    if (result := folder.finished(run)) is not None:
         display.line(f"{folder.path} is finished already")
         if isinstance(run.model, nn.Module):
             load_model(folder.path, device=device, model=run.model)
         return result
     where = choose_device(device)
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
+    for note in splits.notes:
+        display.line(note)
     session = Session(run, folder, prepare(run, splits=splits), where, display, engine)
     return (yield from session.events(observers))
 

@@ -16,6 +16,7 @@ from PIL import EpsImagePlugin, Image
 from orat.core.errors import InputError
 from orat.data import folder
 from orat.data.cifar import CIFAR10_CLASSES
+from orat.data.reading import Reading
 from orat.data.source import Splits
 
 
@@ -46,7 +47,7 @@ def pack(root: Path, archive: Path, top: str = "") -> Path:
 def message(root: Path, size: tuple[int, int] | None = None) -> str:
     """The error message of reading a folder, in one line."""
     with pytest.raises(InputError) as caught:
-        folder.read(root, size)
+        folder.read(root, Reading(size))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -98,14 +99,6 @@ def test_a_gray_training_part_follows_a_colored_test_part(tmp_path: Path) -> Non
     assert folder.read(tmp_path).train.shape == (3, 4, 6)
 
 
-def test_palette_and_alpha_become_rgb(tmp_path: Path) -> None:
-    save(tmp_path / "train" / "a" / "1.png", mode="RGBA", color=(1, 2, 3, 255))
-    palette = Image.new("RGB", (6, 4), (4, 5, 6)).quantize(4)
-    palette.save(tmp_path / "train" / "a" / "2.png", transparency=bytes([0, 128]))
-    images = folder.read(tmp_path).train.images
-    assert images[:, :, 0, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
-
-
 def test_hidden_files_and_other_endings_are_left_out(tmp_path: Path) -> None:
     two_classes(tmp_path)
     save(tmp_path / "train" / "cat" / ".hidden.png")
@@ -140,20 +133,11 @@ def test_the_order_inside_a_tar_file_does_not_matter(tmp_path: Path) -> None:
     assert same(folder.read(tmp_path / "data.tar"), folder.read(root))
 
 
-@pytest.mark.parametrize("path", ["train/dog/c.png", "test/cat/c.png"])
-def test_different_sizes_name_two_files_and_the_way_out(tmp_path: Path, path: str) -> None:
-    save(two_classes(tmp_path) / path, size=(5, 7))
-    line = message(tmp_path)
-    assert "train/cat/z.png is 4x6" in line
-    assert f"{path} is 7x5" in line
-    assert "--image-size" in line
-
-
 def test_a_given_size_is_height_by_width_and_bilinear(tmp_path: Path) -> None:
     save(two_classes(tmp_path) / "train" / "dog" / "c.png", size=(5, 7), color=(10, 20, 30))
     image = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(4, 6) * 10).convert("RGB")
     image.save(tmp_path / "train" / "cat" / "z.png")
-    images = folder.read(tmp_path, (3, 8)).train.images
+    images = folder.read(tmp_path, Reading((3, 8))).train.images
     assert images.shape == (4, 3, 3, 8)
     wanted = np.asarray(image.resize((8, 3), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
     assert (images[0].numpy() == wanted).all()
@@ -179,9 +163,9 @@ def test_an_empty_class_folder_is_refused(tmp_path: Path, part: str) -> None:
 
 
 def test_a_folder_without_classes_is_refused(tmp_path: Path) -> None:
-    assert f"{tmp_path} has no class folders in train/" in message(tmp_path)
+    assert f"{tmp_path} has no class folders" in message(tmp_path)
     save(tmp_path / "train" / "1.png")
-    assert f"{tmp_path} has no class folders in train/" in message(tmp_path)
+    assert f"{tmp_path} has no class folders" in message(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "bmp", "webp"])
@@ -216,12 +200,6 @@ def test_postscript_is_refused_before_any_other_program_sees_it(
     assert len(started) == 1
     assert f"cannot read the image {file}" in message(tmp_path)
     assert len(started) == 1
-
-
-def test_sixteen_bits_a_pixel_are_refused_instead_of_clipped(tmp_path: Path) -> None:
-    file = two_classes(tmp_path) / "train" / "cat" / "deep.png"
-    Image.fromarray(np.full((4, 6), 40_000, dtype=np.uint16)).save(file)
-    assert f"{file} has more than 8 bits a pixel (mode 'I;16')" in message(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.xz"])

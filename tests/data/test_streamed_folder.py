@@ -15,6 +15,7 @@ from torch import Generator
 from orat.data import catalog, folder
 from orat.data.folder import FolderSource
 from orat.data.loader import ResidentLoader, StreamedLoader, loader
+from orat.data.reading import Reading
 from orat.data.source import Source
 
 CPU = torch.device("cpu")
@@ -34,7 +35,7 @@ def pets(root: Path, mode: str = "RGB", size: tuple[int, int] = (9, 8)) -> Path:
 
 def parts(root: Path, size: tuple[int, int] | None = None) -> tuple[FolderSource, FolderSource]:
     """Both parts, streamed."""
-    train, test = folder.stream(root, size)
+    train, test = folder.stream(root, Reading(size))
     assert isinstance(train, Source)
     assert test is not None
     return train, test
@@ -43,7 +44,7 @@ def parts(root: Path, size: tuple[int, int] | None = None) -> tuple[FolderSource
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("size", [None, (5, 6)])
 def test_streamed_images_are_the_resident_ones(tmp_path: Path, mode: str, size: tuple[int, int] | None) -> None:
-    resident, streamed = folder.read(pets(tmp_path, mode), size), parts(tmp_path, size)
+    resident, streamed = folder.read(pets(tmp_path, mode), Reading(size)), parts(tmp_path, size)
     for whole, part in zip((resident.train, resident.test), streamed, strict=True):
         assert whole is not None
         assert (part.shape, part.classes, part.paths, len(part)) == (
@@ -92,10 +93,6 @@ def test_what_reading_refuses_streaming_refuses_too(tmp_path: Path) -> None:
     file = pets(tmp_path) / "train" / "dog" / "15.png"
     file.write_bytes(b"no image")
     assert_refused_in_one_line(lambda: folder.stream(tmp_path), f"cannot read the image {file}")
-    Image.new("RGB", (5, 7)).save(file)
-    assert_refused_in_one_line(lambda: folder.stream(tmp_path), "train/dog/15.png is 7x5; give one")
-    Image.fromarray(np.zeros((8, 9), dtype=np.uint16)).save(file)
-    assert_refused_in_one_line(lambda: folder.stream(tmp_path), f"{file} has more than 8 bits")
     file.unlink()
     (tmp_path / "test" / "mouse").mkdir()
     assert_refused_in_one_line(lambda: folder.stream(tmp_path), "is a class that train/ does not have")
