@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Bounds: TypeAlias = Literal["data", "none"] | tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -19,3 +22,15 @@ class Domain:
 
 
 UNIT = Domain()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, or the features of vectors, as a run reads them."""
+
+    target: str | None = None  # the column of the labels of a table
+    bounds: Bounds = "data"
+    frozen: tuple[str, ...] = ()  # the columns that no attack changes; features of vectors are named by their numbers
+
+
+USUAL = Columns()

@@ -50,7 +50,7 @@ def fix_labels(
     check_place(out, image_root(run) if how == "folder" else None)
     data_dir = None if data_dir is None else Path(data_dir)
     found = find_label_issues(run_folder, data_dir, display=display, **judging)
-    train = datasets.load(run.data, data_dir, run.image_size).train
+    train = datasets.load(run.data, data_dir, run.image_size, run.columns).train
     before = given_labels(run, train)
     after = fixed_labels(before, found, fix, threshold)
     rows = changes(before, after, train.classes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orat.core.domain import USUAL, Columns
 from orat.core.errors import InputError, unknown
 from orat.core.registry import Registry, plugins
 
@@ -26,12 +27,14 @@ FILES: Registry[Callable[..., Any]] = Registry(
         "images": "orat.data.folder:read",
         "streamed images": "orat.data.folder:stream",
         "arrays": "orat.data.arrays:read",
+        "table": "orat.data.table:read",
     },
 )
 PUBLIC = tuple(READERS)
 NAMES = (*PUBLIC, "sample")
 PLUGINS = "orat.data"  # the group of entry points
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
 
 Size = tuple[int, int]  # height, width
 
@@ -69,8 +72,12 @@ def plugin(name: str) -> Plugin | None:
     return None if point is None else point.load()
 
 
-def load(name: str, data_dir: str | Path | None = None, image_size: Size | None = None) -> Splits:
-    """The data set of this name, or at this path: a folder of images or IDX files, an .npz or a .tar file."""
+def load(
+    name: str, data_dir: str | Path | None = None, image_size: Size | None = None, columns: Columns = USUAL
+) -> Splits:
+    """The data set of this name, or at this path: a folder of images or IDX files, an .npz, a .tar or a table."""
+    if columns != USUAL and (name in names() or not name.endswith((".npz", *TABLE_ENDINGS))):
+        raise InputError(f"target, bounds and frozen are for tables and vectors: leave them out for {name!r}")
     if (other := plugin(name)) is not None:
         return other.read(name.partition(":")[2], None if data_dir is None else Path(data_dir), image_size)
     path = Path(name).expanduser()
@@ -79,7 +86,7 @@ def load(name: str, data_dir: str | Path | None = None, image_size: Size | None 
     if image_size is not None:
         height, width = image_size
         raise InputError(f"the image size {height}x{width} is for folders of images: leave it out for {name!r}")
-    return load_named(name, data_dir) if name in NAMES else load_path(name, path)
+    return load_named(name, data_dir) if name in NAMES else load_path(name, path, columns)
 
 
 def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, FolderSource | None]:
@@ -118,16 +125,17 @@ def load_named(name: str, data_dir: str | Path | None) -> Splits:
     return READERS[name].read(folder)
 
 
-def load_path(name: str, path: Path) -> Splits:
-    """The data set in a folder of IDX files or in an .npz file."""
+def load_path(name: str, path: Path, columns: Columns) -> Splits:
+    """The data set in a folder of IDX files, in an .npz file or in a table."""
     if not path.exists():
         error = unknown("data set", name, names())
         raise InputError(f"{error}; or give the path of an image folder, an .npz or a .tar file: there is no {path}")
     if path.is_dir():
         return READERS["mnist"].read(path)
-    if path.suffix != ".npz":
-        raise InputError(f"{path} is no data set: give an image folder, an .npz or a file ending in {TAR_ENDINGS}")
-    return FILES["arrays"](path)
+    if path.suffix not in (".npz", *TABLE_ENDINGS):
+        endings = ", ".join((*TABLE_ENDINGS, *TAR_ENDINGS))
+        raise InputError(f"{path} is no data set: give an image folder, an .npz or a file ending in {endings}")
+    return FILES["arrays" if path.suffix == ".npz" else "table"](path, columns)
 
 
 def places(name: str, data_dir: str | Path | None) -> tuple[Path, ...]:

@@ -138,6 +138,7 @@ class Splits:
     train: Dataset
     test: Dataset | None
     validation: Dataset | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from orat.core.domain import UNIT, Domain
+from orat.core.domain import UNIT, USUAL, Columns, Domain
 from orat.core.errors import InputError, unknown
 from orat.core.options import check_choices, field_types, option, size, size_text
 from orat.data.catalog import NAMES
@@ -129,6 +129,11 @@ class Run:
         return Threat(self.eps * share, self.norm, domain.low, domain.high, domain.scale)
 
     @property
+    def columns(self) -> Columns:
+        """How a table, or vectors, are read."""
+        return Columns(self.target, self.bounds, self.frozen)
+
+    @property
     def unset(self) -> list[str]:
         """The fields that wait for the data."""
         return [name for name in BY_DATA if getattr(self, name) is None]
@@ -219,12 +224,24 @@ def check(run: Run) -> None:
         raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
     if run.validation is not None and not 0 <= run.validation < 1:
         raise InputError(f"validation = {run.validation:g}: give a share in [0, 1), such as 0.05")
+    check_columns(run)
     for name in ("epochs", "batch_size"):
         if getattr(run, name) is not None and getattr(run, name) < 1:
             raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
     for name in NOT_NEGATIVE:
         if getattr(run, name) is not None and not getattr(run, name) >= 0:
             raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
+
+
+def check_columns(run: Run) -> None:
+    """Refuses columns for images, and bounds or names without a meaning."""
+    if run.data in NAMES and run.columns != USUAL:
+        raise InputError(f"target, bounds and frozen are for tables and vectors: leave them out for {run.data}")
+    two = run.bounds if isinstance(run.bounds, tuple) and len(run.bounds) == 2 else None
+    if run.bounds not in ("data", "none") and (two is None or not two[0] < two[1]):
+        raise InputError(f"bounds = {run.bounds}: give data, none, or two numbers LOW,HIGH with LOW below HIGH")
+    if not isinstance(run.frozen, tuple):
+        raise InputError(f"frozen = {run.frozen!r}: give a tuple of names, such as ('age', 'sex')")
 
 
 def read_run(folder: Path) -> Run:

@@ -17,6 +17,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 
+from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.core.files import replace_file
 from orat.data.source import Dataset
@@ -41,8 +42,7 @@ class RunFolder:
         except Timeout:
             raise InputError(f"{self.path} is in use by another process that trains this run: wait for it") from None
         try:
-            config = {"model": in_words(run.model), "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
-            self.write_json("config.json", config)
+            self.write_json("config.json", config_of(run, train))
             self.write_json("run.json", run.record())
             yield
         finally:
@@ -159,6 +159,13 @@ class RunFolder:
         """Writes the result, whose presence means done, and removes what only an unfinished run needs."""
         self.write_json("result.json", result)
         (self.path / "resume.pt").unlink(missing_ok=True)
+
+
+def config_of(run: Run, train: Dataset) -> dict[str, Any]:
+    """All that a user of the network needs besides the weights: inputs, classes, and the threat of the training."""
+    config = {"model": in_words(run.model), "shape": train.shape, "classes": train.classes}
+    inputs = "[0, 1]" if train.domain == UNIT else list(train.features or map(str, range(train.shape[0])))
+    return config | {"inputs": inputs, "threat": run.threat_in(train.domain).record()}
 
 
 def default_folder(run: Run) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
@@ -20,6 +21,7 @@ from orat.data.source import Dataset, Splits, relabel
 from orat.methods.base import Scouts, Setting
 from orat.models import catalog as models
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
+from orat.models.layers import Normalize
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.defaults import Facts
@@ -41,10 +43,16 @@ RATE = 0.06  # of networks that are not quick
 
 def with_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
     """The data set with noisy labels; the labels before the noise become the true labels."""
-    inputs = as_input(dataset.images.cpu()) if kind == "instance" else None
+    inputs = standardized(dataset) if kind == "instance" else None
     labels = inject(kind, dataset.labels.cpu(), dataset.classes, rate, seed, inputs)
     # Labels of a data set without noise may be wrong, so they do not become the true labels.
     return dataset if kind == "none" else relabel(dataset, labels)
+
+
+def standardized(dataset: Dataset) -> Tensor:
+    """The samples as a network takes them; features without their means and units, whatever those are."""
+    x = as_input(dataset.images.cpu())
+    return x if dataset.domain == UNIT else Normalize(*channel_statistics(dataset))(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +69,14 @@ class Parts:
 
 def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
     """The data of a run as read, and the run with a value for every field that waited for the data."""
-    splits = data.load(run.data, data_dir, run.image_size)
+    splits = data.load(run.data, data_dir, run.image_size, run.columns)
     train = splits.train
     return run.fitted(Facts(len(train), train.shape, len(train.classes), device.type)), splits
 
 
 def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None) -> Parts:
     """The data of a complete run: read unless given, relabeled, and split by the run's seed."""
-    splits = data.load(run.data, data_dir, run.image_size) if splits is None else splits
+    splits = data.load(run.data, data_dir, run.image_size, run.columns) if splits is None else splits
     full, kept = labeled(run, splits.train)
     left_out: dict[str, Any] | None = None
     if len(full) < len(splits.train):
@@ -102,14 +110,17 @@ def setting_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> Set
 
 
 def build_model(run: Run, train: Dataset) -> nn.Module:
-    """The run's network with its first weights."""
-    mean, std = channel_statistics(train) if run.normalize else (None, None)
+    """The run's network with its first weights; features are always normalized."""
+    mean, std = channel_statistics(train) if run.normalize or train.domain != UNIT else (None, None)
     return models.build(run.model, train.shape, len(train.classes), run.seed, mean, std)
 
 
 def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, of values in [0, 1]."""
+    """Mean and standard deviation of each channel, of values in [0, 1], or of each feature in its own unit."""
     values = train.images.double().movedim(1, 0).flatten(1) / (255 if train.images.dtype == torch.uint8 else 1)
+    if train.domain != UNIT:
+        constant = values.amin(1) == values.amax(1)
+        return values.mean(1).tolist(), values.std(1).masked_fill(constant, 1).tolist()
     return values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
 
 

@@ -88,6 +88,8 @@ def training(
         return result
     where = choose_device(device)
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
+    for note in splits.notes:
+        display.line(note)
     session = Session(run, folder, prepare(run, splits=splits), where, display, engine)
     return (yield from session.events(observers))
 
