@@ -90,7 +90,7 @@ def single(name: str, array: Array) -> Array:
     """The array as float32; images outside of [0, 1] are refused."""
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {array.dtype}: give pixels as uint8, or floats in [0, 1]")
-    low, high = array.min(), array.max()
+    low, high = float(array.min()), float(array.max())
     if not (low >= -LARGEST and high <= LARGEST):
         raise InputError(f"{name} holds NaN or infinity: remove or mend these samples")
     if array.ndim == 2:

@@ -46,4 +46,6 @@ def trained_threat(folder: Path) -> Threat:
     """The threat that a network was trained against, in the bounds and units of its inputs."""
     file = folder / "config.json"
     record = json.loads(file.read_text()).get("threat") if file.is_file() else None
-    return read_run(folder).threat if record is None else Threat(**record)
+    if record is None:  # of an older version
+        return read_run(folder).threat
+    return Threat(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.domain import UNIT, USUAL, Columns, Domain
 from orat.core.errors import InputError, unknown
-from orat.core.options import check_choices, field_types, option, size, size_text
+from orat.core.options import check_choices, field_types, limits, option, size, size_text
 from orat.data.catalog import NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
@@ -71,7 +71,7 @@ class Run:
     target: str | None = option(None, "column of a table that holds the labels", shown="COLUMN")
     bounds: Literal["data", "none"] | tuple[float, float] = option(
         "data", "bounds of the columns of a table: their smallest and largest values, none, or two numbers LOW,HIGH",
-        shown="data|none|LOW,HIGH",
+        shown="data|none|LOW,HIGH", parse=limits,
     )  # fmt: skip
     frozen: tuple[str, ...] = option((), "columns of a table that no attack changes, such as age,sex", shown="NAMES")
     class_depth: int = option(1, "levels of folders that make the name of a class in an image folder", least=1)

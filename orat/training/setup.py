@@ -71,7 +71,10 @@ def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Ru
     """The data of a run as read, and the run with a value for every field that waited for the data."""
     splits = data.load(run.data, data_dir, run.image_size, run.columns)
     train = splits.train
-    return run.fitted(Facts(len(train), train.shape, len(train.classes), device.type)), splits
+    run = run.fitted(Facts(len(train), train.shape, len(train.classes), device.type))
+    if run.augment != "none" and len(train.shape) != 3:
+        raise InputError(f"augment = {run.augment!r} is for images: leave it out for samples of shape {train.shape}")
+    return run, splits
 
 
 def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None) -> Parts:

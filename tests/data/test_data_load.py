@@ -124,8 +124,8 @@ def test_an_unknown_name_gets_the_nearest_one_and_the_hint_that_paths_go_too() -
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("1,2")
-    assert "table.csv is no data set" in message("table.csv")
+    (tmp_path / "table.xls").write_text("1,2")
+    assert "table.xls is no data set" in message("table.xls")
 
 
 @pytest.mark.parametrize("name", ["mnist", "sample", "toy-balanced"])
