@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -48,4 +49,5 @@ def trained_threat(folder: Path) -> Threat:
     record = json.loads(file.read_text()).get("threat") if file.is_file() else None
     if record is None:  # of an older version
         return read_run(folder).threat
-    return Threat(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
+    tuples: dict[str, Any] = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
+    return Threat(**(record | tuples))
