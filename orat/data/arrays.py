@@ -29,8 +29,12 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def read(file: Path, columns: Columns = USUAL) -> Splits:
-    """The training part and the test part in one .npz file."""
-    arrays = load_arrays(file)
+    """The parts in one .npz file."""
+    return splits(str(file), load_arrays(file), columns)
+
+
+def splits(file: str, arrays: dict[str, Array], columns: Columns = USUAL) -> Splits:
+    """The parts in arrays with the names of `KEYS`; `file` is what error messages call them."""
     for key in ("x_train", "y_train", *(("x_test", "y_test") if {"x_test", "y_test"} & arrays.keys() else ())):
         if key not in arrays:
             raise InputError(f"{file} has no {key!r}, only {', '.join(sorted(arrays)) or 'nothing known'}: add it")
@@ -46,7 +50,7 @@ def read(file: Path, columns: Columns = USUAL) -> Splits:
     return Splits(train, test, notes=notes)
 
 
-def domain_within(file: Path, parts: list[Array], columns: Columns) -> tuple[Domain, tuple[str, ...]]:
+def domain_within(file: str, parts: list[Array], columns: Columns) -> tuple[Domain, tuple[str, ...]]:
     """The domain of the samples, and what to say: of features if they leave [0, 1] or the columns say so."""
     if columns.target is not None or (columns != USUAL and parts[0].ndim != 2):
         raise InputError(f"target is for tables, bounds and frozen for tables and vectors: leave them out for {file}")
@@ -72,7 +76,7 @@ def load_arrays(file: Path) -> dict[str, Array]:
         raise InputError(f"cannot read {file} as .npz ({line_of(error)}): save it again with np.savez") from error
 
 
-def samples_of(file: Path, key: str, array: Array) -> Array:
+def samples_of(file: str, key: str, array: Array) -> Array:
     """Images (n, channels, height, width) as uint8 or float32 in [0, 1], or vectors (n, d) as float32."""
     name = f"{key} in {file}"
     if array.size == 0:
@@ -134,7 +138,7 @@ def levels(array: Array) -> Array:
     return array if array.dtype == np.uint8 else np.rint(array * 255).astype(np.uint8)
 
 
-def labels_of(file: Path, key: str, array: Array) -> Array:
+def labels_of(file: str, key: str, array: Array) -> Array:
     """The labels as int64 of shape (n,)."""
     name = f"{key} in {file}"
     if array.ndim == 2 and array.shape[1] == 1:
