@@ -106,7 +106,7 @@ def main() -> None:
     arguments.runs.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {
         "what": "tables by one command each with default settings, last epoch; eps in standard deviations",
-        "command": f"python experiments/own_tables.py --runs {arguments.runs} --out {arguments.out}",
+        "command": "python experiments/own_tables.py",
         "hardware": hardware(torch.device("cpu")) | versions(), "seeds": list(SEEDS), "rows": [],
     }  # fmt: skip
     if arguments.out.is_file():
