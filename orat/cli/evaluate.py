@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.cards import lines
 from orat.cli.flags import add_command, add_places, listed, read
 from orat.cli.tables import print_curve, print_json, print_report, say
-from orat.core.domain import USUAL, Columns
 from orat.core.errors import InputError
 from orat.core.options import number, size, whole
 from orat.training.defaults import defaults_for
@@ -110,12 +109,13 @@ def of_run(
     folder: Path, weights: str = "last", data_dir: Path | None = None, examples: int | None = None, device: str = "auto"
 ) -> Subject:
     """The network of a finished run and the test images of its data set."""
-    from orat.training.load import load_model, trained_threat
+    from orat.training.load import load_model
 
     run = read_run(folder)
     model = load_model(folder, weights, device)
-    test = first_test_images(run.data, data_dir, run.image_size, examples, run.columns)
-    return Subject(model, test, trained_threat(folder), run.seed, folder / "evaluations")
+    columns = {"target": run.target, "bounds": run.bounds, "frozen": run.frozen}
+    test = first_test_images(run.data, data_dir, run.image_size, examples, **columns)
+    return Subject(model, test, run.threat_in(test.domain), run.seed, folder / "evaluations")
 
 
 def of_function(
@@ -142,14 +142,14 @@ def first_test_images(
     data_dir: Path | None,
     image_size: tuple[int, int] | None,
     examples: int | None,
-    columns: Columns = USUAL,
+    **columns: Any,
 ) -> Dataset:
     """The first test images of a data set."""
     from orat.data.catalog import load
 
     if examples is not None and examples < 1:
         raise InputError(f"examples = {examples}: give 1 or more")
-    test = load(name, data_dir, image_size, columns).test
+    test = load(name, data_dir, image_size, **columns).test
     if test is None:
         raise InputError(f"the data set {name} has no test part: add a folder test/ beside train/")
     return test if examples is None else test.first(examples)

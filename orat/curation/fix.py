@@ -22,7 +22,7 @@ from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.training.load import finished_run
 from orat.training.run import Run
-from orat.training.setup import labeled
+from orat.training.setup import labeled, read
 from orat.training.text import as_flags, texts_of
 
 HOWS = ("labels", "folder")
@@ -50,7 +50,7 @@ def fix_labels(
     check_place(out, image_root(run) if how == "folder" else None)
     data_dir = None if data_dir is None else Path(data_dir)
     found = find_label_issues(run_folder, data_dir, display=display, **judging)
-    train = datasets.load(run.data, data_dir, run.image_size, run.columns).train
+    train = read(run, data_dir).train
     before = given_labels(run, train)
     after = fixed_labels(before, found, fix, threshold)
     rows = changes(before, after, train.classes)

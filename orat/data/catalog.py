@@ -72,10 +72,12 @@ def plugin(name: str) -> Plugin | None:
     return None if point is None else point.load()
 
 
-def load(
-    name: str, data_dir: str | Path | None = None, image_size: Size | None = None, columns: Columns = USUAL
-) -> Splits:
-    """The data set of this name, or at this path: a folder of images or IDX files, an .npz, a .tar or a table."""
+def load(name: str, data_dir: str | Path | None = None, image_size: Size | None = None, **settings: Any) -> Splits:
+    """The data set of this name, or at this path: a folder of images or IDX files, an .npz, a .tar or a table.
+
+    `settings` are fields of `Columns`, such as the `target` of a table.
+    """
+    columns = Columns(**settings)
     if columns != USUAL and (name in names() or not name.endswith((".npz", *TABLE_ENDINGS))):
         raise InputError(f"target, bounds and frozen are for tables and vectors: leave them out for {name!r}")
     if (other := plugin(name)) is not None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from orat.attacks.threat import Threat
 from orat.core.device import choose_device
 from orat.core.errors import InputError, unknown
 from orat.models import catalog as models
@@ -41,13 +39,3 @@ def load_model(folder: str | Path, which: str = "last", device: str = "cpu") -> 
     if place.type == "cuda" and config["shape"][0] == 1:  # a fifth faster there than channels last, which a CPU prefers
         model = model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return model.to(place).eval()
-
-
-def trained_threat(folder: Path) -> Threat:
-    """The threat that a network was trained against, in the bounds and units of its inputs."""
-    file = folder / "config.json"
-    record = json.loads(file.read_text()).get("threat") if file.is_file() else None
-    if record is None:  # of an older version
-        return read_run(folder).threat
-    tuples: dict[str, Any] = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
-    return Threat(**(record | tuples))

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from orat.core.domain import UNIT, USUAL, Columns, Domain
+from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
 from orat.core.options import check_choices, field_types, limits, option, size, size_text
 from orat.data.catalog import NAMES
@@ -129,11 +129,6 @@ class Run:
         return Threat(self.eps * share, self.norm, domain.low, domain.high, domain.scale)
 
     @property
-    def columns(self) -> Columns:
-        """How a table, or vectors, are read."""
-        return Columns(self.target, self.bounds, self.frozen)
-
-    @property
     def unset(self) -> list[str]:
         """The fields that wait for the data."""
         return [name for name in BY_DATA if getattr(self, name) is None]
@@ -234,9 +229,7 @@ def check(run: Run) -> None:
 
 
 def check_columns(run: Run) -> None:
-    """Refuses columns for images, and bounds or names without a meaning."""
-    if run.data in NAMES and run.columns != USUAL:
-        raise InputError(f"target, bounds and frozen are for tables and vectors: leave them out for {run.data}")
+    """Refuses bounds and names of columns without a meaning."""
     two = run.bounds if isinstance(run.bounds, tuple) and len(run.bounds) == 2 else None
     if run.bounds not in ("data", "none") and (two is None or not two[0] < two[1]):
         raise InputError(f"bounds = {run.bounds}: give data, none, or two numbers LOW,HIGH with LOW below HIGH")

@@ -67,9 +67,15 @@ class Parts:
     left_out: dict[str, Any] | None = None  # the file of labels that leaves samples out, and how many
 
 
+def read(run: Run, data_dir: Path | None) -> Splits:
+    """The data of a run, with its settings of reading."""
+    settings = {name: getattr(run, name) for name in ("image_size", "target", "bounds", "frozen")}
+    return data.load(run.data, data_dir, **settings)
+
+
 def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
     """The data of a run as read, and the run with a value for every field that waited for the data."""
-    splits = data.load(run.data, data_dir, run.image_size, run.columns)
+    splits = read(run, data_dir)
     train = splits.train
     run = run.fitted(Facts(len(train), train.shape, len(train.classes), device.type))
     if run.augment != "none" and len(train.shape) != 3:
@@ -79,7 +85,7 @@ def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Ru
 
 def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None) -> Parts:
     """The data of a complete run: read unless given, relabeled, and split by the run's seed."""
-    splits = data.load(run.data, data_dir, run.image_size, run.columns) if splits is None else splits
+    splits = read(run, data_dir) if splits is None else splits
     full, kept = labeled(run, splits.train)
     left_out: dict[str, Any] | None = None
     if len(full) < len(splits.train):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def write(folder: Path, columns: dict[str, list[Any]] | str = COLUMNS, separator
 
 def load(file: Path, target: str | None = "label", **more: Any) -> Splits:
     """The parts of a table."""
-    return catalog.load(str(file), columns=Columns(target, **more))
+    return catalog.load(str(file), target=target, **more)
 
 
 def whole(splits: Splits) -> tuple[np.ndarray, list[str]]:
@@ -255,4 +256,4 @@ def test_columns_are_refused_for_images(tmp_path: Path, columns: Columns) -> Non
     assert_refused_in_one_line(lambda: arrays.read(file, columns), "bounds and frozen for tables and vectors: leave")
     for name in ("sample", str(tmp_path), "toy-balanced"):
         with pytest.raises(InputError, match="are for tables and vectors: leave them out"):
-            catalog.load(name, columns=columns)
+            catalog.load(name, **asdict(columns))

@@ -21,7 +21,6 @@ from orat.core.console import SILENT
 from orat.core.types import Scalar
 from orat.data import catalog
 from orat.methods.base import Method, Step
-from orat.training.load import trained_threat
 from orat.training.run import Run
 from orat.training.setup import build_model, prepare, with_noise
 from orat.training.train import train
@@ -44,7 +43,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def splits_of(run: Run) -> catalog.Splits:
     """The data of a run."""
-    return catalog.load(run.data, columns=run.columns)
+    return catalog.load(run.data, target=run.target, bounds=run.bounds, frozen=run.frozen)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -194,8 +193,9 @@ def test_a_finished_run_is_evaluated_in_its_own_bounds_and_units(
     report, result = json.loads(capsys.readouterr().out), json.loads((noisy / "result.json").read_text())
     assert report["accuracy"].items() >= {name: result["last"][name] for name in ("natural", "pgd20", "cw")}.items()
     domain = splits_of(Run(data=report_data(noisy), method=orat.methods.ST(), **TARGET)).train.domain
-    assert trained_threat(noisy) == orat.Threat(result["eps"], "linf", domain.low, domain.high, domain.scale)
-    assert report["scale"] == list(domain.scale or ())
+    threat = orat.Threat(result["eps"], "linf", domain.low, domain.high, domain.scale)
+    assert report.items() >= json.loads(json.dumps(threat.record())).items()
+    assert threat_in_config(noisy) == threat
     line = wrong(capsys, "evaluate", str(noisy), "--attacks", "autoattack", "--device", "cpu")
     assert "AutoAttack attacks inputs in [0, 1] without a scale" in line
 
@@ -205,11 +205,16 @@ def report_data(folder: Path) -> str:
     return str(json.loads((folder / "run.json").read_text())["data"])
 
 
-def test_config_json_has_the_names_of_the_features_and_the_threat(noisy: Path) -> None:
+def threat_in_config(folder: Path) -> orat.Threat:
+    """The threat that a run folder tells to users of its network."""
+    record = json.loads((folder / "config.json").read_text())["threat"]
+    return orat.Threat(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
+
+
+def test_config_json_has_the_names_of_features_and_classes(noisy: Path) -> None:
     config = json.loads((noisy / "config.json").read_text())
     assert config["inputs"] == ["small", "middle", "big", "letter=x", "letter=y", "letter=z"]
     assert config["classes"] == ["a", "b"]
-    assert config["threat"] == json.loads(json.dumps(trained_threat(noisy).record()))
 
 
 def test_embeddings_without_bounds_are_trained_from_arrays(tmp_path: Path) -> None:
@@ -221,7 +226,7 @@ def test_embeddings_without_bounds_are_trained_from_arrays(tmp_path: Path) -> No
     run = quick(str(tmp_path / "e.npz"), orat.methods.AT(), bounds="none")
     result = train(run, tmp_path / "run", device="cpu", display=SILENT)
     assert result["last"]["pgd20"] >= 0.9
-    assert trained_threat(tmp_path / "run").low is None
+    assert threat_in_config(tmp_path / "run").low is None
 
 
 def test_noise_of_the_instance_ignores_the_units_of_the_columns(clusters: str) -> None:
@@ -259,7 +264,6 @@ def test_flags_that_do_not_fit_a_table_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"data": "mnist", "target": "y"}, "target, bounds and frozen are for tables and vectors: leave them out"),
         ({"data": "t.csv", "bounds": "dta"}, "bounds = dta: give data, none, or two numbers LOW,HIGH"),
         ({"data": "t.csv", "frozen": "age"}, "frozen = 'age': give a tuple of names"),
     ],
@@ -274,3 +278,17 @@ def test_a_run_on_a_table_comes_back_from_its_record_and_its_flags(clusters: str
     from orat.training.text import run_from, texts_of
 
     assert run_from(texts_of(run)) == run
+
+
+def test_columns_of_images_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    run = Run(data="sample", method=orat.methods.AT(), frozen=("1",))
+    assert_refused_in_one_line(lambda: train(run, tmp_path / "run", display=SILENT), "for tables and vectors: leave")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rare_class_is_no_collapse(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = [f"{a},{b},{int(a + b > 2.6)}" for a, b in random.normal(size=(400, 2)).tolist()]
+    (tmp_path / "rare.csv").write_text("\n".join(["a,b,y", *rows]))
+    changes: dict[str, Any] = {"target": "y", "lr": 1e-6, "epochs": 60, "attack_steps": 1, "milestones": ()}
+    assert train(quick(str(tmp_path / "rare.csv"), orat.methods.AT(), **changes), tmp_path / "run", display=SILENT)
