@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from orat.training.run import read_run
 if TYPE_CHECKING:
     from torch import nn
 
+    from orat.attacks.threat import Threat
     from orat.data.source import Dataset
     from orat.evaluation.report import Plan
 
@@ -77,12 +78,11 @@ def run(arguments: Namespace) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network, its test images, the default attack, and the folder of its reports."""
+    """A network, its test images, the default threat, and the folder of its reports."""
 
     model: nn.Module
     test: Dataset
-    eps: float
-    norm: str
+    threat: Threat
     seed: int
     reports: Path
 
@@ -113,8 +113,9 @@ def of_run(
 
     run = read_run(folder)
     model = load_model(folder, weights, device)
-    test = first_test_images(run.data, data_dir, run.image_size, examples)
-    return Subject(model, test, run.eps, run.norm, run.seed, folder / "evaluations")
+    columns = {"target": run.target, "bounds": run.bounds, "frozen": run.frozen}
+    test = first_test_images(run.data, data_dir, run.image_size, examples, **columns)
+    return Subject(model, test, run.threat_in(test.domain), run.seed, folder / "evaluations")
 
 
 def of_function(
@@ -127,23 +128,28 @@ def of_function(
     device: str = "auto",
 ) -> Subject:
     """The network that package.module:function returns, [0, 1] in, logits out, and the test images of a data set."""
+    from orat.attacks.threat import Threat
     from orat.core.device import choose_device
     from orat.models.external import load_external
 
     test = first_test_images(data, data_dir, image_size, examples)
     model = load_external(function, weights, choose_device(device))
-    return Subject(model, test, defaults_for(data).get("eps", 8 / 255), "linf", 0, EVALUATIONS)
+    return Subject(model, test, Threat(defaults_for(data).get("eps", 8 / 255)), 0, EVALUATIONS)
 
 
 def first_test_images(
-    name: str, data_dir: Path | None, image_size: tuple[int, int] | None, examples: int | None
+    name: str,
+    data_dir: Path | None,
+    image_size: tuple[int, int] | None,
+    examples: int | None,
+    **columns: Any,
 ) -> Dataset:
     """The first test images of a data set."""
     from orat.data.catalog import load
 
     if examples is not None and examples < 1:
         raise InputError(f"examples = {examples}: give 1 or more")
-    test = load(name, data_dir, image_size).test
+    test = load(name, data_dir, image_size, **columns).test
     if test is None:
         raise InputError(f"the data set {name} has no test part: add a folder test/ beside train/")
     return test if examples is None else test.first(examples)
@@ -151,13 +157,11 @@ def first_test_images(
 
 def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     """The attacks that the flags ask for."""
-    from orat.attacks.threat import Threat
     from orat.evaluation.report import Plan
 
-    radius: float = read(arguments, "eps", number, subject.eps)
-    threat = Threat(radius, arguments.norm or subject.norm)  # type: ignore[arg-type]  # which is checked
+    threat, norm = subject.threat, arguments.norm or subject.threat.norm
     return Plan(
-        threat,
+        replace(threat, eps=read(arguments, "eps", number, threat.eps), norm=norm),
         attacks=listed(arguments.attacks),
         seed=read(arguments, "seed", whole, subject.seed),
         precision=arguments.precision,

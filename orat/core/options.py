@@ -53,6 +53,16 @@ def size_text(height_and_width: tuple[int, int]) -> str:
     return "x".join(map(str, height_and_width))
 
 
+def limits(text: str) -> str | tuple[float, float]:
+    """Bounds: data, none, or two numbers such as 0,100."""
+    if text in ("data", "none"):
+        return text
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise InputError(f"{text!r} is no range: give data, none, or two numbers LOW,HIGH")
+    return number(parts[0]), number(parts[1])
+
+
 def radius(eps: float) -> str:
     """A radius for people: 0.1, or 8/255 (0.0314) where a quotient is shorter."""
     pixels = round(eps * PIXEL)

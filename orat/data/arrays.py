@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from orat.core.domain import USUAL, Columns
+from orat.core.domain import UNIT, USUAL, Columns, Domain
 from orat.core.errors import InputError, line_of
+from orat.data.features import domain_of
 from orat.data.source import Dataset, Splits
 
 Array = npt.NDArray[Any]
@@ -24,6 +25,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
 # The rounding error of pixels divided by 255 and saved as floats; half a level of 8 bits is 0.002.
 LOSSLESS = 1e-3
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def read(file: Path, columns: Columns = USUAL) -> Splits:
@@ -37,15 +39,26 @@ def splits(file: str, arrays: dict[str, Array], columns: Columns = USUAL) -> Spl
         if key not in arrays:
             raise InputError(f"{file} has no {key!r}, only {', '.join(sorted(arrays)) or 'nothing known'}: add it")
     samples = as_bytes({key: samples_of(file, key, arrays[key]) for key in ("x_train", "x_test") if key in arrays})
+    shapes = [array.shape[1:] for array in samples.values()]
+    if shapes[0] != shapes[-1]:
+        raise InputError(f"{file}: x_train has samples of {shapes[0]}, x_test of {shapes[-1]}: give both one shape")
     labels = {key: labels_of(file, key, arrays[key]) for key in ("y_train", "y_test", "true_y_train") if key in arrays}
     classes = classes_of(arrays.get("class_names"), labels.values())
-    train = dataset(samples["x_train"], labels["y_train"], classes, labels.get("true_y_train"))
-    if "x_test" not in samples:
-        return Splits(train=train, test=None)
-    test = dataset(samples["x_test"], labels["y_test"], classes)
-    if test.shape != train.shape:
-        raise InputError(f"{file}: x_train has samples of {train.shape}, x_test of {test.shape}: give both one shape")
-    return Splits(train=train, test=test)
+    domain, notes = domain_within(file, list(samples.values()), columns)
+    train = dataset(samples["x_train"], labels["y_train"], classes, domain, labels.get("true_y_train"))
+    test = dataset(samples["x_test"], labels["y_test"], classes, domain) if "x_test" in samples else None
+    return Splits(train, test, notes=notes)
+
+
+def domain_within(file: str, parts: list[Array], columns: Columns) -> tuple[Domain, tuple[str, ...]]:
+    """The domain of the samples, and what to say: of features if they leave [0, 1] or the columns say so."""
+    if columns.target is not None or (columns != USUAL and parts[0].ndim != 2):
+        raise InputError(f"target is for tables, bounds and frozen for tables and vectors: leave them out for {file}")
+    if parts[0].ndim != 2 or (columns == USUAL and all(part.min() >= 0 and part.max() <= 1 for part in parts)):
+        return UNIT, ()
+    places = {str(place): (place,) for place in range(parts[0].shape[1])}
+    domain, line = domain_of([torch.from_numpy(part) for part in parts], places, columns)
+    return domain, (line,)
 
 
 def load_arrays(file: Path) -> dict[str, Array]:
@@ -64,26 +77,28 @@ def load_arrays(file: Path) -> dict[str, Array]:
 
 
 def samples_of(file: str, key: str, array: Array) -> Array:
-    """Images (n, channels, height, width) as uint8 or float32 in [0, 1], or points (n, dimensions) as float32."""
+    """Images (n, channels, height, width) as uint8 or float32 in [0, 1], or vectors (n, d) as float32."""
     name = f"{key} in {file}"
     if array.size == 0:
         raise InputError(f"{name} is empty, of shape {array.shape}: give at least one sample")
     if array.dtype != np.uint8:
-        array = unit_floats(name, array)
+        array = single(name, array)
     if array.ndim == 2:
         if array.dtype == np.uint8:
-            raise InputError(f"{name} is uint8 of shape {array.shape}: give images 3 or 4 axes, and points as floats")
+            raise InputError(f"{name} is uint8 of shape {array.shape}: give images 3 or 4 axes, and vectors as floats")
         return array
     return channels_first(name, array)
 
 
-def unit_floats(name: str, array: Array) -> Array:
-    """The array as float32; values outside of [0, 1] are refused."""
+def single(name: str, array: Array) -> Array:
+    """The array as float32; images outside of [0, 1] are refused."""
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {array.dtype}: give pixels as uint8, or floats in [0, 1]")
-    low, high = array.min(), array.max()
-    if not np.isfinite(low) or not np.isfinite(high):
+    low, high = float(array.min()), float(array.max())
+    if not (low >= -LARGEST and high <= LARGEST):
         raise InputError(f"{name} holds NaN or infinity: remove or mend these samples")
+    if array.ndim == 2:
+        return np.ascontiguousarray(array, np.float32)
     if array.dtype.kind != "f" or low < 0 or high > 1:
         advice = "store pixels as uint8" if low >= 0 and high <= 255 else "rescale to [0, 1]"
         raise InputError(f"{name} is {array.dtype} from {low:g} to {high:g}: {advice}")
@@ -149,11 +164,14 @@ def classes_of(names: Array | None, labels: Iterable[Array]) -> tuple[str, ...]:
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names.ravel().tolist())
 
 
-def dataset(samples: Array, labels: Array, classes: tuple[str, ...], truth: Array | None = None) -> Dataset:
+def dataset(
+    samples: Array, labels: Array, classes: tuple[str, ...], domain: Domain = UNIT, truth: Array | None = None
+) -> Dataset:
     """One part as a data set."""
     return Dataset(
         images=torch.from_numpy(np.ascontiguousarray(samples)),
         labels=torch.from_numpy(labels),
         classes=classes,
         truth=None if truth is None else torch.from_numpy(truth),
+        domain=domain,
     )

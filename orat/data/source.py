@@ -109,8 +109,9 @@ class Dataset:
         return replace(self, images=self.images.to(device), labels=self.labels.to(device), truth=truth)
 
     def fingerprint(self) -> str:
-        """A hash of the images, labels and class names."""
-        digest = hashlib.sha256(repr((self.images.shape, self.classes)).encode())
+        """A hash of the samples, labels and class names, and of bounds and units other than [0, 1]."""
+        about = (self.images.shape, self.classes, *(() if self.domain == UNIT else (self.domain,)))
+        digest = hashlib.sha256(repr(about).encode())
         for tensor in (self.images, self.labels):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]

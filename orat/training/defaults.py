@@ -34,7 +34,7 @@ EVERYWHERE: dict[str, Any] = {"weight_decay": 2e-4, "attack_steps": 10, "attack_
 BY_DATA = ("model", "eps", "epochs", "lr", "milestones", "warmup", "augment", "validation", "batch_size")
 
 ENOUGH_BATCHES = 50  # steps that an epoch should have
-CPU_STEPS, FEWEST_EPOCHS = 2500, 20  # of a training on a CPU
+CPU_STEPS, FEWEST_EPOCHS = 2500, 20  # of a training on a CPU, or of features
 VALIDATION_SAMPLES = 50  # at least, but no more than a fifth
 LARGEST = {"cpu": 48, "cuda": 128}  # pixels of the longer side of images whose size is not given, by device
 TABLE_EPS = 0.1  # in units of a feature, which are standard deviations unless given
@@ -66,7 +66,7 @@ def defaults_for(data: Any) -> dict[str, Any]:
 
 def fitting(facts: Facts) -> dict[str, Any]:
     """The default fields of a run on a user's data."""
-    small = facts.device == "cpu"
+    small = facts.device == "cpu" or not facts.is_image
     batch_size = next((size for size in (128, 64, 32) if facts.samples >= ENOUGH_BATCHES * size), 16)
     steps = -(-facts.samples // batch_size)
     schedule: dict[str, Any] = {"lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "epochs": 100}

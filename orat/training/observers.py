@@ -24,6 +24,7 @@ from orat.training.run_folder import RunFolder, weights
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # training samples that show a collapse where none are held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything
+COMMON = 0.8  # share of samples of a class that a sound network may predict for everything
 SAVE_EVERY = 300.0  # seconds, within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between checkpoints, and between lines, of short epochs
 SAVED_IN = 0.01  # seconds: slower checkpoints come less often, to take 1 % of the time at most
@@ -117,7 +118,8 @@ class Guard(Observer):
     def epoch_done(self, event: EpochDone) -> None:
         """Counts epochs with one predicted class."""
         predicted, labels = predict(self.model, self.watched), self.watched.labels
-        one_class = len(predicted.unique()) == 1 and len(labels.unique()) > 1
+        right = (predicted == labels).double().mean()
+        one_class = len(predicted.unique()) == 1 and len(labels.unique()) > 1 and right < COMMON
         self.constant = self.constant + 1 if one_class and event.epoch > self.run.warmup else 0
         if self.constant >= self.limit:
             run = self.run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
-from orat.core.options import check_choices, option, size, size_text
+from orat.core.options import check_choices, limits, option, size, size_text
 from orat.data.catalog import NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
@@ -73,7 +73,7 @@ class Run:
     target: str | None = option(None, "column of a table that holds the labels", shown="COLUMN")
     bounds: Literal["data", "none"] | tuple[float, float] = option(
         "data", "bounds of the columns of a table: their smallest and largest values, none, or two numbers LOW,HIGH",
-        shown="data|none|LOW,HIGH",
+        shown="data|none|LOW,HIGH", parse=limits,
     )  # fmt: skip
     frozen: tuple[str, ...] = option((), "columns of a table that no attack changes, such as age,sex", shown="NAMES")
     class_depth: int = option(1, "levels of folders that make the name of a class in an image folder", least=1)
@@ -231,12 +231,22 @@ def check(run: Run) -> None:
         raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
     if run.validation is not None and not 0 <= run.validation < 1:
         raise InputError(f"validation = {run.validation:g}: give a share in [0, 1), such as 0.05")
+    check_columns(run)
     for name in ("epochs", "batch_size"):
         if getattr(run, name) is not None and getattr(run, name) < 1:
             raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
     for name in NOT_NEGATIVE:
         if getattr(run, name) is not None and not getattr(run, name) >= 0:
             raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
+
+
+def check_columns(run: Run) -> None:
+    """Refuses bounds and names of columns without a meaning."""
+    two = run.bounds if isinstance(run.bounds, tuple) and len(run.bounds) == 2 else None
+    if run.bounds not in ("data", "none") and (two is None or not two[0] < two[1]):
+        raise InputError(f"bounds = {run.bounds}: give data, none, or two numbers LOW,HIGH with LOW below HIGH")
+    if not isinstance(run.frozen, tuple):
+        raise InputError(f"frozen = {run.frozen!r}: give a tuple of names, such as ('age', 'sex')")
 
 
 def read_run(folder: Path) -> Run:

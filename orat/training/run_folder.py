@@ -17,6 +17,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 
+from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.core.files import replace_file
 from orat.core.registry import IN_MEMORY, names_code
@@ -45,8 +46,7 @@ class RunFolder:
         except Timeout:
             raise InputError(f"{self.path} is in use by another process that trains this run: wait for it") from None
         try:
-            config = {"model": in_words(run.model), "shape": train.shape, "classes": train.classes, "inputs": "[0, 1]"}
-            self.write_json("config.json", config)
+            self.write_json("config.json", config_of(run, train))
             self.write_json("run.json", run.record())
             replace_file(self.path / "run.toml", as_toml(run).encode())
             yield
@@ -180,6 +180,13 @@ class RunFolder:
 def not_by_name(model: str) -> bool:
     """Whether a recorded network is code or an object in memory, which a record alone never brings back."""
     return names_code(model) or model.startswith(IN_MEMORY)
+
+
+def config_of(run: Run, train: Dataset) -> dict[str, Any]:
+    """All that a user of the network needs besides the weights: inputs, classes, and the threat of the training."""
+    config = {"model": in_words(run.model), "shape": train.shape, "classes": train.classes}
+    inputs = "[0, 1]" if train.domain == UNIT else list(train.features or map(str, range(train.shape[0])))
+    return config | {"inputs": inputs, "threat": run.threat_in(train.domain).record()}
 
 
 def default_folder(run: Run) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
@@ -22,6 +23,7 @@ from orat.models import catalog as models
 from orat.models.adapted import Say
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.external import is_own
+from orat.models.layers import Normalize
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.defaults import LARGEST, Facts
@@ -46,10 +48,16 @@ RATE = 0.06  # of networks that are not quick
 
 def with_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> Dataset:
     """The data set with noisy labels; the labels before the noise become the true labels."""
-    inputs = as_input(dataset.images.cpu()) if kind == "instance" else None
+    inputs = standardized(dataset) if kind == "instance" else None
     labels = inject(kind, dataset.labels.cpu(), dataset.classes, rate, seed, inputs)
     # Labels of a data set without noise may be wrong, so they do not become the true labels.
     return dataset if kind == "none" else relabel(dataset, labels)
+
+
+def standardized(dataset: Dataset) -> Tensor:
+    """The samples as a network takes them; features without their means and units, whatever those are."""
+    x = as_input(dataset.images.cpu())
+    return x if dataset.domain == UNIT else Normalize(*channel_statistics(dataset))(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +81,15 @@ def read(run: Run, data_dir: Path | None, largest: int | None = None) -> Splits:
 def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
     """The data of a run as read, and the run with a value for every field that waited for the data."""
     splits = read(run, data_dir, LARGEST[device.type])
-    if len(splits.train.classes) < 2:
-        raise InputError(f"{in_words(run.data)} has one class, {splits.train.classes[0]!r}: give two or more")
+    train = splits.train
+    if len(train.classes) < 2:
+        raise InputError(f"{in_words(run.data)} has one class, {train.classes[0]!r}: give two or more")
     if splits.image_size is not None:
         run = replace(run, image_size=splits.image_size)
-    return run.fitted(facts_of(splits.train, device)), splits
+    run = run.fitted(facts_of(train, device))
+    if run.augment != "none" and len(train.shape) != 3:
+        raise InputError(f"augment = {run.augment!r} is for images: leave it out for samples of shape {train.shape}")
+    return run, splits
 
 
 def facts_of(train: Dataset, device: torch.device) -> Facts:
@@ -129,8 +141,11 @@ def state_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> State
 
 
 def build_model(run: Run, train: Dataset, say: Say = lambda line: None) -> nn.Module:
-    """The run's network with its first weights; a user's network is tried on the data, and `say` takes notes."""
-    mean, std = channel_statistics(train) if run.normalize else (None, None)
+    """The run's network with its first weights; features are always normalized.
+
+    A user's network is tried on the data, and `say` takes notes.
+    """
+    mean, std = channel_statistics(train) if run.normalize or train.domain != UNIT else (None, None)
     model = models.build(run.model, train.shape, len(train.classes), run.seed, mean, std, say)
     if is_own(run.model):
         check_network(model, train)
@@ -138,8 +153,11 @@ def build_model(run: Run, train: Dataset, say: Say = lambda line: None) -> nn.Mo
 
 
 def channel_statistics(train: Dataset) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, of values in [0, 1]."""
+    """Mean and standard deviation of each channel, of values in [0, 1], or of each feature in its own unit."""
     values = train.images.double().movedim(1, 0).flatten(1) / (255 if train.images.dtype == torch.uint8 else 1)
+    if train.domain != UNIT:
+        constant = values.amin(1) == values.amax(1)
+        return values.mean(1).tolist(), values.std(1).masked_fill(constant, 1).tolist()
     return values.mean(1).tolist(), values.std(1).clamp(min=1e-3).tolist()
 
 

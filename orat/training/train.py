@@ -291,6 +291,6 @@ class Session:
         """Accuracy on the test part under the paper's attacks, which may search on a quicker form of the network."""
         if self.parts.test is None:
             return {}
-        self.display.line(f"testing the {label} on {len(self.parts.test)} images")
+        self.display.line(f"testing the {label} on {len(self.parts.test)} samples")
         threat = self.run.threat_in(self.parts.train.domain)
         return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)
