@@ -62,7 +62,7 @@ def print_result(run: Run, result: dict[str, Any], out: Path) -> None:
             for which in ("last", "chosen")
             if result[which]
         }
-        print_accuracy(f"{run.data}, {title_of(run.method)}", rows, run.eps, run.norm, result["examples"])
+        print_accuracy(f"{run.data}, {title_of(run.method)}", rows, result["eps"], result["norm"], result["examples"])
     else:
         say(f"{run.data} has no test images; the accuracy on validation is in history.jsonl")
     for line in decision_lines(result):

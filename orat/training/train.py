@@ -38,7 +38,7 @@ from orat.training.observers import (
     Warnings,
     by_name,
 )
-from orat.training.run import Run
+from orat.training.run import Run, in_words
 from orat.training.run_folder import RunFolder, default_folder
 from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, setting_of
 
@@ -137,8 +137,8 @@ class Session:
         counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
         details = "automatic" if state is None else state.describe()
         self.display.line(
-            f"{run.method_name}{f' ({details})' if details else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
-            f"{run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
+            f"{run.method_name}{f' ({details})' if details else ''}: {run.model} on {in_words(run.data)} "
+            f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
         )
         if self.origin:
             self.display.line(origin_words(self.origin, len(parts.train.classes)))
