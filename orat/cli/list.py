@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
         one.add_argument("--json", action="store_true", help="print as JSON")
         one.set_defaults(kind=kind)
     one = add_command(below, "data", list_data, "data sets with their sizes; check or download one")
-    one.add_argument("path", nargs="?", metavar="PATH", help="check only this data set: an image folder, .npz or .tar")
+    one.add_argument("path", nargs="?", metavar="PATH", help="check only this data set: as --data of `orat train`")
     one.add_argument("--image-size", metavar="HxW", help="resize the folder's images to this")
     one.add_argument("--data-dir", metavar="DIR", help="folder of the data sets (default: $ORAT_DATA, else ./data)")
     one.add_argument("--download", metavar="NAME", help="download mnist, cifar10 or cifar100 into that folder")
@@ -88,8 +88,8 @@ def list_data(arguments: Namespace) -> int:
         return 0
     Console(highlight=False).print(plain_table("", {name: name for name in ROW}, [shown(row) for row in rows]))
     for row in rows:
-        if row["status"] != "found":
-            say(row["message"])
+        for line in [row["message"]] if row["status"] != "found" else row.get("notes", ()):
+            say(line)
     if not arguments.path and (others := plugins("orat.data")):
         say(f"from plug-ins: {', '.join(sorted(others))}")
     return 0
@@ -121,6 +121,7 @@ def read_row(name: str, where: str, image_size: tuple[int, int] | None) -> dict[
     return {
         "name": name, "status": "found", "train": len(train), "test": len(test) if test else 0,
         "shape": list(train.shape), "classes": len(train.classes), "where": where, "message": "whole",
+        "notes": list(splits.notes),
     }  # fmt: skip
 
 

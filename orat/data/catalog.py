@@ -81,7 +81,7 @@ def plugin(name: str) -> Plugin | None:
 def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None = None, **settings: Any) -> Splits:
     """The data set of a name, at a path, at module:attribute or file.py:attribute, or in memory.
 
-    `settings` are further fields of `Reading`, such as `class_depth` of an image folder or `target` of a table.
+    `settings` are fields of `Reading`: `class_depth` of an image folder, `target` of a table, and others.
     """
     reading = Reading(image_size, **settings)
     name = os.fspath(data) if isinstance(data, os.PathLike) else data

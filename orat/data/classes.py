@@ -31,7 +31,8 @@ def plain(labels: Array) -> Array:
         return labels.argmax(1) if (ones & ((labels == 0).sum(1) == labels.shape[1] - 1)).all() else labels
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.ravel()):
         return labels.astype(str)
-    return labels.astype(np.int64) if labels.dtype.kind == "f" and (labels == np.rint(labels)).all() else labels
+    whole = labels.dtype.kind == "f" and (np.isfinite(labels) & (labels == np.rint(labels))).all()
+    return labels.astype(np.int64) if whole else labels
 
 
 def numbered(labels: Labels, names: Sequence[str] | None) -> tuple[Labels, Sequence[str] | None, tuple[str, ...]]:

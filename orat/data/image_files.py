@@ -24,7 +24,7 @@ Classes = dict[tuple[str, str], str]  # part and class: the path of the folder
 
 @dataclass(frozen=True)
 class File:
-    """One image file: its part, its class, its name below the folder of the class, and its path from the root."""
+    """One image file: part, class, name below the folder of the class, and path from the root."""
 
     part: str
     label: str

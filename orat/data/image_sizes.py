@@ -10,7 +10,7 @@ from orat.data.reading import Size
 
 
 def chosen_size(sizes: Sequence[Size], largest: int | None) -> Size:
-    """One size for images: their own if they share one and it is not too large, else their median shape."""
+    """The common size of images if all have one size and it is not too large, else the median shape."""
     most = max(max(size) for size in sizes) if largest is None else largest
     if len(set(sizes)) == 1 and max(sizes[0]) <= most:
         return sizes[0]

@@ -75,7 +75,7 @@ def column(file: Path, titles: Sequence[str], kind: str) -> int:
 
 
 def place(titles: Sequence[str], kind: str) -> int | None:
-    """The place of a column by its title, if there is one."""
+    """The place of a column by title, if the file has such a column."""
     lower = [title.lower() for title in titles]
     return next((lower.index(name) for name in COLUMNS[kind] if name in lower), None)
 

@@ -164,7 +164,7 @@ class Session:
         counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
         details = "automatic" if state is None else state.describe()
         self.display.line(
-            f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {run.data} "
+            f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {in_words(run.data)} "
             f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
         )
         for note in self.notes:

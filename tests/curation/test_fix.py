@@ -20,7 +20,8 @@ from refusals import assert_refused_in_one_line
 import orat
 from orat.cli.main import main, parse
 from orat.core.console import SILENT
-from orat.curation.fix import check_classes, words_of
+from orat.curation.fix import check_classes, copy_images, words_of
+from orat.data.catalog import load
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
 from orat.training.run import Run
@@ -262,3 +263,22 @@ def test_a_label_file_may_leave_samples_out(tmp_path: Path) -> None:
     assert from_file(file, 4, pets).tolist() == [2, LEFT_OUT, 0, LEFT_OUT]
     file.write_text("0,2\n1,-1\n2,0\n3,1\n")
     assert_refused_in_one_line(lambda: from_file(file, 4, pets), "line 2: label '-1' is no class")
+
+
+@pytest.mark.parametrize(("root", "depth"), [("", 1), ("train/", 1), ("training/", 2)])
+def test_a_copy_has_the_new_labels_in_every_layout(tmp_path: Path, root: str, depth: int) -> None:
+    photos = tmp_path / "photos"
+    paths = [f"{root}{name}" for name in ("cat/home/1.png", "cat/wild/1.png", "dog/home/1.png", "dog/home/2.png")]
+    for shade, path in enumerate([*paths, *(["val/cat/home/1.png"] if root else [])]):
+        (photos / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (6, 6), shade).save(photos / path)
+    train = load(str(photos), class_depth=depth).train
+    labels = torch.tensor([1, 1, 0, LEFT_OUT])
+    copy_images(photos, depth, train, labels, tmp_path / "copy")
+    copy = load(str(tmp_path / "copy"), class_depth=depth)
+    found = {
+        int(image.max()): copy.train.classes[label]
+        for image, label in zip(copy.train.images, copy.train.labels, strict=True)
+    }
+    assert found == {shade: train.classes[label] for shade, label in enumerate(labels.tolist()) if label != LEFT_OUT}
+    assert (copy.validation is not None) == bool(root)

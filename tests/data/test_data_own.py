@@ -243,6 +243,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "too few labels": ((X, Y[:4]), "there are 6 images but labels of shape (4,)"),
     "soft labels": ((X, np.full((6, 3), 1 / 3)), "y_train in the data given has the shape (6, 3): give integers"),
     "fractions as labels": ((X, Y + 0.5), "holds fractions or NaN"),
+    "infinite labels": ((X, np.where(Y == 2, np.inf, Y)), "holds fractions or NaN"),
     "a label that is none": ((X, np.array(["a", None] * 3, object)), "holds object: give integers"),
     "three values": ((X, Y, Y), f"cannot read {ANY}, 3 values: give (x, y)"),
     "a number": (3, f"cannot read {ANY}, int: give (x, y)"),
