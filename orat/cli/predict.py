@@ -78,6 +78,6 @@ def print_predictions(title: str, found: Predictions) -> None:
         count = int(found.certain.sum())
         say(f"{count:,} of {len(found):,} predictions are certain: {found.attack} changes the others")
     if found.skipped:
-        say(f"{found.skipped:,} files are no images and were skipped")
+        say(f"files that are no images, skipped: {found.skipped:,}")
     if found.broken:
-        say(f"{len(found.broken):,} images cannot be read and have no row")
+        say(f"images that cannot be read, without a row: {len(found.broken):,}")

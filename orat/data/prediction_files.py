@@ -172,7 +172,7 @@ def checked(given: GivenPredictions) -> GivenPredictions:
     bad = (values.isnan() | values.isposinf()).any(1).nonzero().flatten().tolist()
     if bad:
         raise InputError(
-            f"{name} has NaN or infinity in {len(bad):,} rows, first of sample {bad[0]}: leave these samples out, or "
+            f"{name} has NaN or infinity in rows: {len(bad):,}, first of sample {bad[0]}: leave these samples out, or "
             "predict them again"
         )
     return given

@@ -49,7 +49,7 @@ def test_a_process_writes_the_table_in_its_folder_and_says_where(automatic: Path
     for words in (
         "predictions for 5 samples",
         f"{int(found.certain.sum())} of 5 predictions are certain: pgd20 of radius 0.1 in linf changes the others",
-        "1 files are no images and were skipped",
+        "files that are no images, skipped: 1",
         "written to predictions.csv",
     ):
         assert words in done.stdout
@@ -77,7 +77,7 @@ def test_broken_images_are_named_and_the_rest_is_written(
     assert len(rows_of(out)) == 5
     assert captured.err.count("\n") == 2
     assert all(f"cannot read the image {photos / name}" in captured.err for name in ("a.png", "b.jpg"))
-    assert "2 images cannot be read and have no row" in captured.out
+    assert "images that cannot be read, without a row: 2" in captured.out
 
 
 def test_a_table_is_replaced_only_where_asked(

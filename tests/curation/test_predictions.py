@@ -178,8 +178,8 @@ def changed(row: int, values: list[float] | float) -> Tensor:
 @pytest.mark.parametrize(
     ("predictions", "labels", "words"),
     [
-        (changed(17, torch.nan), LABELS, "NaN or infinity in 1 rows, first of sample 17"),
-        (changed(17, torch.inf), LABELS, "NaN or infinity in 1 rows"),
+        (changed(17, torch.nan), LABELS, "NaN or infinity in rows: 1, first of sample 17"),
+        (changed(17, torch.inf), LABELS, "NaN or infinity in rows: 1"),
         (
             changed(17, [0.5, 0.1, 0.1, 0.0, 0.0]),
             LABELS,
