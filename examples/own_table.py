@@ -18,7 +18,7 @@ rows = [f"{w:.1f},{g:.0f},{('red', 'blue')[n % 2]},{fits[n]}" for n, (w, g) in e
 with tempfile.TemporaryDirectory() as folder:
     file, out = Path(folder) / "parts.csv", Path(folder) / "run"
     file.write_text("\n".join(["width,weight,color,fits", *rows]))
-    run = orat.Run(data=str(file), target="fits", method=orat.methods.ORAT(), eps=0.2, epochs=20)
+    run = orat.Run(data=str(file), target="fits", method=orat.methods.ORAT(), eps=0.2, epochs=10)
     print(orat.train(run, out)["last"])
     test, model = orat.load_data(str(file), target="fits").test, orat.load_model(out)
     for eps in (0.1, 0.2, 0.4):  # standard deviations of each column

@@ -99,7 +99,7 @@ def parts_of(cells: Cells, labels: Labels, target: str) -> tuple[dict[str, Tenso
 
 
 def split_column(cells: Cells, target: str) -> str | None:
-    """The column that says the part of each row, if there is one."""
+    """The column of the parts, if the table has such a column."""
     return next((name for name in cells.columns if name.lower() == SPLIT and name != target), None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from torch import Tensor, nn
 import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
+from orat.core.errors import TrainingError
 from orat.core.types import Scalar
 from orat.data import catalog
+from orat.data.source import Dataset
 from orat.methods.base import Method, Step
+from orat.training.loop import EpochDone
+from orat.training.observers import Guard
 from orat.training.run import Run
 from orat.training.setup import build_model, prepare, with_noise
 from orat.training.train import train
@@ -286,9 +291,12 @@ def test_columns_of_images_are_refused_and_nothing_is_written(tmp_path: Path) ->
     assert not (tmp_path / "run").exists()
 
 
-def test_a_rare_class_is_no_collapse(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    rows = [f"{a},{b},{int(a + b > 2.6)}" for a, b in random.normal(size=(400, 2)).tolist()]
-    (tmp_path / "rare.csv").write_text("\n".join(["a,b,y", *rows]))
-    changes: dict[str, Any] = {"target": "y", "lr": 1e-6, "epochs": 60, "attack_steps": 1, "milestones": ()}
-    assert train(quick(str(tmp_path / "rare.csv"), orat.methods.AT(), **changes), tmp_path / "run", display=SILENT)
+@pytest.mark.parametrize(("share", "collapses"), [(0.7, True), (0.9, False)])
+def test_a_class_that_most_samples_have_may_be_predicted_for_all(share: float, collapses: bool) -> None:
+    data = Dataset(torch.zeros(100, 2), (torch.arange(100) >= 100 * share).long(), ("common", "rare"))
+    constant = nn.Linear(2, 2)
+    constant.bias.data = torch.tensor([1.0, 0.0])
+    guard = Guard(quick("t.csv", orat.methods.AT()), constant, data, data, steps=100)
+    with pytest.raises(TrainingError, match="collapsed") if collapses else nullcontext():
+        for epoch in range(2, 12):
+            guard.epoch_done(EpochDone(epoch, {}))
