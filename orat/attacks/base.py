@@ -54,9 +54,12 @@ class Attack:
     def check_threat(self, threat: Threat) -> None:
         """Refuses a threat that the attack does not support."""
         if not (threat.plain or self.any_bounds):
+            remedy = "use pgd or apgd-ce"
+            if not type(self).__module__.startswith("orat."):
+                remedy = "set any_bounds = True in the class, and return threat.project(adv, x)"
             raise InputError(
                 f"{type(self).__name__} attacks inputs in [0, 1] without a scale: for other bounds, or a scale per "
-                f"feature, use pgd or apgd-ce"
+                f"feature, {remedy}"
             )
 
     def check_data(self, threat: Threat, shape: tuple[int, ...], classes: int) -> None:

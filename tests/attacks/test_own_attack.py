@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import orat
 from orat.attacks import Adversary, Ascent, Threat
 from orat.attacks.base import FoldedSight
+from orat.attacks.own import as_attack
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.core.losses import cross_entropy
@@ -156,8 +157,9 @@ class Rough(Ascent):
         return threat.project(x + threat.eps * uphill(x).sign(), x)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-@pytest.mark.parametrize("engine", ["plain", "folded"])
+@pytest.mark.parametrize(
+    ("name", "engine"), [*((name, "folded") for name in ONE_OF_EACH), ("trades", "plain"), ("raa", "plain")]
+)
 def test_an_ascent_works_with_every_method(name: str, engine: str, tiny: str) -> None:
     run = quick(tiny, Rough(), ONE_OF_EACH[name])
     assert orat.train(run, "a", display=SILENT, engine=engine)["last"]["epoch"] == 2
@@ -230,6 +232,14 @@ def test_the_record_names_the_attack_and_no_record_runs_code(tiny: str, folder: 
     assert not (folder / "b").exists()
     other = quick(tiny, None, attack_steps=1, epochs=1)
     assert_refused_in_one_line(lambda: orat.train(other, "a", display=SILENT), "belongs to another run (attack")
+
+
+def test_a_class_says_whether_it_keeps_to_other_bounds() -> None:
+    x, y, threat = torch.full((4, 3), 5.0), torch.ones(4, dtype=torch.long), Threat(0.1, high=9.0)
+    words = "set any_bounds = True in the class, and return threat.project(adv, x)"
+    assert_refused_in_one_line(lambda: Rough()(linear(), x, y, threat), words)
+    adv = as_attack(lambda model, x, y, threat, draws: threat.start(x, draws), "start")(linear(), x, y, threat)
+    assert threat.allows(adv, x).all()
 
 
 def test_attacks_of_the_suite_train_by_their_names(tiny: str) -> None:
