@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from orat.attacks import suite
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
-from orat.core.options import radius
 from orat.data.loader import Loader, loader
-from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
 from orat.models.layers import dropouts
@@ -23,6 +21,7 @@ from orat.noise.judge import found_corrections, found_removed
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution, possible
 from orat.training.first_weights import load_first, origin_words
+from orat.training.forecast import choices, expected, first_line
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.loop import Event, fit
@@ -86,20 +85,29 @@ def training(
     if (result := folder.result()) is not None:
         display.line(f"{folder.path} is finished already")
         return result
-    where = choose_device(device)
+    where, chosen = choose_device(device), run.unset
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
-    session = Session(run, folder, prepare(run, splits=splits), where, display, engine)
+    session = Session(run, folder, prepare(run, splits=splits), where, display, engine, chosen)
     return (yield from session.events(observers))
 
 
 class Session:
     """One sitting at a run in its folder: from the last checkpoint to the result, or to the next interruption."""
 
-    def __init__(self, run: Run, folder: RunFolder, parts: Parts, device: torch.device, display: Display, engine: str):
+    def __init__(
+        self,
+        run: Run,
+        folder: RunFolder,
+        parts: Parts,
+        device: torch.device,
+        display: Display,
+        engine: str,
+        chosen: Sequence[str] = (),  # fields that the data decided
+    ) -> None:
         self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
         self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
         self.execution = possible(execution(engine, device, self.loader.steps * run.epochs), self.loader, display)
-        self.fingerprint = parts.train.fingerprint()
+        self.fingerprint, self.chosen = parts.train.fingerprint(), chosen
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
 
@@ -113,7 +121,7 @@ class Session:
         plan = None if scouts is None else affordable(plan_for(run, self.parts, scouts), run, scouts.epochs)
         state = run.method.start(setting_of(run, self.parts)) if plan is None else None
         with self.folder.claimed(run, self.parts.train):
-            self.introduce(state)
+            self.introduce(state, model, plan)
             saved = self.load()
             if plan is not None:
                 predictions = yield from self.cross_fit(plan, model, saved)
@@ -128,18 +136,16 @@ class Session:
             self.folder.finish(result)
         return result
 
-    def introduce(self, state: State | None) -> None:
-        """Prints what is about to happen, and where the initial weights come from."""
-        parts, run = self.parts, self.run
-        counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
-        counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
-        details = "automatic" if state is None else state.describe()
-        self.display.line(
-            f"{run.method_name}{f' ({details})' if details else ''}: {run.model} on {run.data} ({', '.join(counts)}), "
-            f"{run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
+    def introduce(self, state: State | None, model: nn.Module, plan: Plan | None) -> None:
+        """Prints what is about to happen, how long it takes, and what was chosen for the data."""
+        time_left = (
+            "" if self.folder.can_resume() else f", {expected(self.run, self.parts, model, self.execution, plan)}"
         )
+        self.display.line(first_line(self.run, self.parts, state, self.device) + time_left)
+        if self.chosen:
+            self.display.line(choices(self.run, self.parts, self.device, self.chosen))
         if self.origin:
-            self.display.line(origin_words(self.origin, len(parts.train.classes)))
+            self.display.line(origin_words(self.origin, len(self.parts.train.classes)))
 
     def cross_fit(self, plan: Plan, model: nn.Module, saved: dict[str, Any] | None) -> Generator[Event, None, Tensor]:
         """The cross-fitted predictions: those of the folder, or by training scout networks."""
