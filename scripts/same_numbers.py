@@ -60,7 +60,8 @@ CLASSES = 3
 # What all rows share; a flag that a row gives again is the row's.
 SHARED = """
     --data gray.npz --model demo_cnn --noise symmetric --noise-rate 0.3 --validation 0.1 --epochs 4 --batch-size 32
-    --lr 0.05 --milestones 4 --warmup 0 --augment none --weight-decay 2e-4 --eps 0.05 --attack-steps 3 --device cpu
+    --lr 0.05 --milestones 4 --warmup 0 --augment none --weight-decay 2e-4 --eps 0.05 --attack-steps 3 --attack-warmup 0
+    --device cpu
 """
 
 

@@ -20,7 +20,7 @@ from orat.training.train import Session, train
 
 QUICK: dict[str, Any] = {
     "model": "mlp-16", "epochs": 4, "lr": 0.05, "milestones": (3,), "warmup": 1.0, "batch_size": 32, "eps": 0.1,
-    "augment": "none", "validation": 0.1, "attack_steps": 3,
+    "augment": "none", "validation": 0.1, "attack_steps": 3, "attack_warmup": 0.0,
 }  # fmt: skip
 # Settings in which labels can be judged: 16 epochs of cross-fitting, then the network judges too.
 SLOW: dict[str, Any] = {"epochs": 4, "milestones": (), "lr": 0.1}

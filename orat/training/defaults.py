@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil, prod
 from typing import Any
 
 from orat.data.catalog import plugin
@@ -14,13 +15,13 @@ from orat.data.catalog import plugin
 # The paper's (appendix D.2); milestones are shares of the epochs. The warm-up is ours: without a warm-up, Small-CNN at
 # 8/255 with lr 0.1 collapses.
 PAPER_CIFAR: dict[str, Any] = {
-    "eps": 8 / 255, "epochs": 100, "lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "augment": "crop-flip",
-    "validation": 0.05, "batch_size": 128,
+    "eps": 8 / 255, "epochs": 100, "lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "attack_warmup": 0.0,
+    "augment": "crop-flip", "validation": 0.05, "batch_size": 128,
 }  # fmt: skip
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mnist": {
         "model": "lenet", "eps": 0.1, "epochs": 50, "lr": 0.03, "milestones": (0.4, 0.8), "warmup": 0.0,
-        "augment": "none", "validation": 0.05, "batch_size": 128,
+        "attack_warmup": 0.0, "augment": "none", "validation": 0.05, "batch_size": 128,
     },
     "sample": {
         "model": "demo_cnn", "eps": 0.1, "epochs": 22, "lr": 0.05, "milestones": (0.7,), "warmup": 1.0,
@@ -30,14 +31,23 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cifar10": PAPER_CIFAR | {"model": "small_cnn"},
     "cifar100": PAPER_CIFAR | {"model": "resnet18"},
 }  # fmt: skip
-EVERYWHERE: dict[str, Any] = {"weight_decay": 2e-4, "attack_steps": 10, "attack_warmup": 0.0}
-BY_DATA = ("model", "eps", "epochs", "lr", "milestones", "warmup", "augment", "validation", "batch_size")
+EVERYWHERE: dict[str, Any] = {"weight_decay": 2e-4, "attack_steps": 10}
+BY_DATA = (
+    "model", "eps", "epochs", "lr", "milestones", "warmup", "attack_warmup", "augment", "validation", "batch_size",
+)  # fmt: skip
 
-ENOUGH_BATCHES = 50  # steps that an epoch should have
-CPU_STEPS, FEWEST_EPOCHS = 2500, 20  # of a training on a CPU, or of features
+# For other data, as docs/yours.md explains. Times of warm-ups and milestones are shares of the epochs.
+ENOUGH_STEPS = 30  # in an epoch, down to the smallest batch
+BATCHES = (128, 64, 32)
+ON_CPU: dict[str, Any] = {"lr": 0.05, "milestones": (0.7,), "warmup": 0.05, "attack_warmup": 0.2}
+ON_GPU: dict[str, Any] = {"lr": 0.1, "milestones": (0.3, 0.6), "warmup": 0.05, "attack_warmup": 0.05}
+STEPS = {"cpu": 2500, "cuda": 40_000}  # of a training
+FEWEST_EPOCHS, MOST_EPOCHS = {"cpu": 5, "cuda": 10}, {"cpu": 60, "cuda": 100}
 VALIDATION_SAMPLES = 50  # at least, but no more than a fifth
+CROPPED = 24  # pixels of the smaller side, from which a crop leaves most of the image
 LARGEST = {"cpu": 48, "cuda": 128}  # pixels of the longer side of images whose size is not given, by device
 TABLE_EPS = 0.1  # in units of a feature, which are standard deviations unless given
+KINDS = {1: "gray", 3: "color"}  # of images, by channels
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,15 @@ class Facts:
         """Whether samples are images."""
         return len(self.shape) == 3
 
+    @property
+    def words(self) -> str:
+        """The facts for people, such as: 1,200 color images of 48x48 on a CPU."""
+        where = "on a CPU" if self.device == "cpu" else "on a GPU"
+        if not self.is_image:
+            return f"{self.samples:,} samples of {prod(self.shape)} features {where}"
+        kind = KINDS.get(self.shape[0], f"{self.shape[0]}-channel")
+        return f"{self.samples:,} {kind} images of {self.shape[1]}x{self.shape[2]} {where}"
+
 
 def defaults_for(data: Any) -> dict[str, Any]:
     """The default fields that the name of a data set decides; a user's data decide most fields when they are read."""
@@ -64,29 +83,41 @@ def defaults_for(data: Any) -> dict[str, Any]:
     return EVERYWHERE | DEFAULTS.get(data, {})
 
 
-def fitting(facts: Facts) -> dict[str, Any]:
-    """The default fields of a run on a user's data."""
-    small = facts.device == "cpu" or not facts.is_image
-    batch_size = next((size for size in (128, 64, 32) if facts.samples >= ENOUGH_BATCHES * size), 16)
-    steps = -(-facts.samples // batch_size)
-    schedule: dict[str, Any] = {"lr": 0.1, "milestones": (0.3, 0.6), "warmup": 5.0, "epochs": 100}
-    if small:
-        epochs = min(max(round(CPU_STEPS / steps), FEWEST_EPOCHS), 100)
-        schedule = {"lr": 0.05, "milestones": (0.7,), "warmup": 1.0, "epochs": epochs}
-    return schedule | {
+def fitting(facts: Facts, epochs: int | None = None, batch_size: int | None = None) -> dict[str, Any]:
+    """The default fields of a run on a user's data; a given number of epochs and batch size are taken into account."""
+    device = "cpu" if facts.device == "cpu" or not facts.is_image else "cuda"
+    steps_of = {size: ceil(facts.samples / size) for size in (*BATCHES, 16)}
+    size = batch_size or next((size for size in BATCHES if steps_of[size] >= ENOUGH_STEPS), 16)
+    enough = round(STEPS[device] * size / facts.samples)
+    epochs = epochs or min(max(enough, FEWEST_EPOCHS[device]), MOST_EPOCHS[device])
+    schedule = ON_CPU if device == "cpu" else ON_GPU
+    defaults = schedule | {
+        "epochs": epochs,
+        "batch_size": size,
         "model": model_for(facts),
         "eps": 8 / 255 if facts.is_image else TABLE_EPS,
-        "augment": "crop-flip" if facts.is_image and facts.shape[0] == 3 else "none",
-        "validation": min(max(0.05, VALIDATION_SAMPLES / facts.samples), 0.2),
-        "batch_size": batch_size,
+        "augment": augmentation_for(facts),
+        "validation": round(min(max(0.05, VALIDATION_SAMPLES / facts.samples), 0.2), 2),
+        "warmup": schedule["warmup"] * epochs,
+        "attack_warmup": schedule["attack_warmup"] * epochs,
     }
+    return scaled(defaults, epochs)
 
 
 def model_for(facts: Facts) -> str:
     """A network that learns such samples on this device."""
-    if not facts.is_image or min(facts.shape[1:]) < 8:
+    least = 4 if facts.device == "cpu" else 8  # pixels that the network needs
+    if not facts.is_image or min(facts.shape[1:]) < least:
         return "mlp-64"
     return "demo_cnn" if facts.device == "cpu" else "resnet18"
+
+
+def augmentation_for(facts: Facts) -> str:
+    """Crops for images that stay recognizable; flips for photos, which have colors, but not for letters and digits."""
+    if not facts.is_image:
+        return "none"
+    crop, flip = min(facts.shape[1:]) >= CROPPED, facts.shape[0] >= 3
+    return "-".join(name for name, wanted in (("crop", crop), ("flip", flip)) if wanted) or "none"
 
 
 def scaled(defaults: Mapping[str, Any], epochs: int | None) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def draws(model: nn.Module, x: Images) -> bool:
         return global_states(x.device) != before
 
 
-def fitting(wanted: Execution, model: nn.Module, train: Dataset, precision: str, say: Say) -> Execution:
+def suited(wanted: Execution, model: nn.Module, train: Dataset, precision: str, say: Say) -> Execution:
     """The execution that suits a network: without records where it draws, without folding where that would be wrong."""
     x = first_samples(train, next(model.parameters()).device)
     if draws(model, x):

@@ -154,7 +154,7 @@ class Run:
 
     def fitted(self, facts: Facts) -> Run:
         """The complete run on data of this kind, number and size."""
-        return self.filled(scaled(fitting(facts), self.epochs)) if self.unset else self
+        return self.filled(fitting(facts, self.epochs, self.batch_size)) if self.unset else self
 
     @property
     def id(self) -> str:

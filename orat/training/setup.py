@@ -80,7 +80,7 @@ def read(run: Run, data_dir: Path | None, largest: int | None = None) -> Splits:
 
 def read_data(run: Run, data_dir: Path | None, device: torch.device) -> tuple[Run, Splits]:
     """The data of a run as read, and the run with a value for every field that waited for the data."""
-    splits = read(run, data_dir, LARGEST[device.type])
+    splits = read(run, data_dir, LARGEST["cpu" if device.type == "cpu" else "cuda"])
     train = splits.train
     if len(train.classes) < 2:
         raise InputError(f"{in_words(run.data)} has one class, {train.classes[0]!r}: give two or more")

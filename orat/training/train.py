@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from orat.attacks import suite
 from orat.core.console import Display
 from orat.core.device import choose_device
-from orat.core.options import radius
 from orat.data.loader import Loader, loader
-from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
 from orat.models.external import is_own
@@ -24,6 +22,7 @@ from orat.models.layers import dropouts
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution, possible
 from orat.training.first_weights import load_first, origin_words
+from orat.training.forecast import choices, expected, first_line
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.load import load_model
@@ -41,8 +40,7 @@ from orat.training.observers import (
     by_name,
 )
 from orat.training.outcome import made_with, quality, state_tensors
-from orat.training.probe import fitting
-from orat.training.record import in_words
+from orat.training.probe import suited
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder, weights
@@ -97,24 +95,32 @@ def training(
         if isinstance(run.model, nn.Module):
             load_model(folder.path, device=device, model=run.model)
         return result
-    where = choose_device(device)
+    where, chosen = choose_device(device), run.unset
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
-    for note in splits.notes:
-        display.line(note)
-    session = Session(run, folder, prepare(run, splits=splits), where, display, engine)
+    session = Session(run, folder, prepare(run, splits=splits), where, display, engine, chosen)
+    session.notes += splits.notes
     return (yield from session.events(observers))
 
 
 class Session:
     """One sitting at a run in its folder: from the last checkpoint to the result, or to the next interruption."""
 
-    def __init__(self, run: Run, folder: RunFolder, parts: Parts, device: torch.device, display: Display, engine: str):
+    def __init__(
+        self,
+        run: Run,
+        folder: RunFolder,
+        parts: Parts,
+        device: torch.device,
+        display: Display,
+        engine: str,
+        chosen: Sequence[str] = (),  # fields that the data decided
+    ) -> None:
         self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
         self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
         self.wanted = self.execution = possible(
             execution(engine, device, self.loader.steps * run.epochs), self.loader, display, run.attack is not None
         )
-        self.fingerprint = parts.train.fingerprint()
+        self.fingerprint, self.chosen = parts.train.fingerprint(), chosen
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
         self.notes: list[str] = []  # lines about the network
@@ -129,7 +135,7 @@ class Session:
         state = state_of(run, self.parts) if plan is None else None
         rehearse(run, self.parts.train, model, state)
         with self.folder.claimed(run, self.parts.train):
-            self.introduce(state)
+            self.introduce(state, model, plan)
             saved = self.load()
             if plan is not None:
                 predictions = yield from self.cross_fit(plan, model, saved)
@@ -154,19 +160,17 @@ class Session:
             self.notes.append(origin_words(self.origin, len(train.classes)))
         model = model.to(self.device)
         if is_own(run.model):
-            self.execution = fitting(self.wanted, model, train, run.precision, self.notes.append)
+            self.execution = suited(self.wanted, model, train, run.precision, self.notes.append)
         return model
 
-    def introduce(self, state: State | None) -> None:
-        """Prints what is about to happen, and the notes on the network."""
-        parts, run = self.parts, self.run
-        counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
-        counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
-        details = "automatic" if state is None else state.describe()
-        self.display.line(
-            f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {in_words(run.data)} "
-            f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {self.device.type}"
+    def introduce(self, state: State | None, model: nn.Module, plan: Plan | None) -> None:
+        """Prints what is about to happen, how long it takes, what was chosen for the data, and the notes."""
+        time_left = (
+            "" if self.folder.can_resume() else f", {expected(self.run, self.parts, model, self.execution, plan)}"
         )
+        self.display.line(first_line(self.run, self.parts, state, self.device) + time_left)
+        if self.chosen:
+            self.display.line(choices(self.run, self.parts, self.device, self.chosen))
         for note in self.notes:
             self.display.line(note)
 
