@@ -16,10 +16,11 @@ from orat.sweeps.folder import SearchFolder, columns, name_of
 from orat.sweeps.parallel import AT_ONCE, train_many
 from orat.sweeps.space import DECIDE_DATA, Axis, Choice, Range, axes_of, choices_of, doubts, first_run, run_of
 from orat.sweeps.trials import Trials, silence
+from orat.training.defaults import Facts
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.run import Run
-from orat.training.setup import Parts, build_model, plan_for, prepare, setting_of
+from orat.training.setup import Parts, build_model, plan_for, prepare, read_data, setting_of
 from orat.training.text import Texts, texts_of
 from orat.training.train import train
 
@@ -172,7 +173,7 @@ class Check:
 
     def __init__(self, plan: SearchPlan, execution: Execution, folder: SearchFolder) -> None:
         self.plan, self.execution, self.folder = plan, execution, folder
-        self.known: dict[str, Parts] = {}
+        self.known: dict[str, tuple[Facts, Parts]] = {}
         self.found_valid = False
 
     def any_valid(self) -> None:
@@ -205,7 +206,7 @@ class Check:
 
     def check(self, run: Run) -> None:
         """Refuses a run that cannot begin."""
-        parts = self.parts(run)
+        run, parts = self.parts(run)
         if parts.validation is None:
             raise InputError(f"validation = {run.validation:g} holds out none of {parts.total}: give a larger share")
         plain = replace(run, normalize=False)  # its statistics would be those of the first image
@@ -217,13 +218,17 @@ class Check:
         else:
             plan_for(plain, parts, scouts).make(0)
 
-    def parts(self, run: Run) -> Parts:
-        """The data of a run with the first image in place of all images: only number and shape matter here."""
+    def parts(self, run: Run) -> tuple[Run, Parts]:
+        """The complete run, and its data with the first image in place of all: only number and shape matter here."""
         record = run.record()
         key = json.dumps([record[name] for name in DECIDE_DATA])
         if key not in self.known:
             data_dir = None if self.execution.data_dir is None else Path(self.execution.data_dir)
-            parts = prepare(run, data_dir)
+            device = choose_device(self.execution.device)
+            complete, splits = read_data(run, data_dir, device)
+            facts = Facts(len(splits.train), splits.train.shape, len(splits.train.classes), device.type)
+            parts = prepare(complete, splits=splits)
             images = parts.train.images[:1].clone().expand_as(parts.train.images)
-            self.known[key] = replace(parts, train=replace(parts.train, images=images), test=None)
-        return self.known[key]
+            self.known[key] = facts, replace(parts, train=replace(parts.train, images=images), test=None)
+        facts, parts = self.known[key]
+        return run.fitted(facts), parts
