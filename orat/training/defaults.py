@@ -36,13 +36,13 @@ BY_DATA = (
     "model", "eps", "epochs", "lr", "milestones", "warmup", "attack_warmup", "augment", "validation", "batch_size",
 )  # fmt: skip
 
-# For other data, as docs/yours.md explains. Times of warm-ups and milestones are shares of the epochs.
-ENOUGH_STEPS = 30  # in an epoch, down to the smallest batch
-BATCHES = (128, 64, 32)
+# For other data, as docs/yours.md explains; warm-ups and milestones are shares of the epochs.
 ON_CPU: dict[str, Any] = {"lr": 0.05, "milestones": (0.7,), "warmup": 0.05, "attack_warmup": 0.2}
 ON_GPU: dict[str, Any] = {"lr": 0.1, "milestones": (0.3, 0.6), "warmup": 0.05, "attack_warmup": 0.05}
-STEPS = {"cpu": 2500, "cuda": 40_000}  # of a training
-FEWEST_EPOCHS, MOST_EPOCHS = {"cpu": 5, "cuda": 10}, {"cpu": 60, "cuda": 100}
+BATCHES = {"cpu": (64, 32, 16), "cuda": (128, 64, 32, 16)}
+ENOUGH_STEPS = 30  # in an epoch, down to the smallest batch
+STEPS = {"cpu": 2000, "cuda": 40_000}  # of a training, as far as epochs allow
+FEWEST_EPOCHS, MOST_EPOCHS = {"cpu": 5, "cuda": 10}, {"cpu": 200, "cuda": 100}
 VALIDATION_SAMPLES = 50  # at least, but no more than a fifth
 CROPPED = 24  # pixels of the smaller side, from which a crop leaves most of the image
 LARGEST = {"cpu": 48, "cuda": 128}  # pixels of the longer side of images whose size is not given, by device
@@ -86,9 +86,9 @@ def defaults_for(data: Any) -> dict[str, Any]:
 def fitting(facts: Facts, epochs: int | None = None, batch_size: int | None = None) -> dict[str, Any]:
     """The default fields of a run on a user's data; a given number of epochs and batch size are taken into account."""
     device = "cpu" if facts.device == "cpu" or not facts.is_image else "cuda"
-    steps_of = {size: ceil(facts.samples / size) for size in (*BATCHES, 16)}
-    size = batch_size or next((size for size in BATCHES if steps_of[size] >= ENOUGH_STEPS), 16)
-    enough = round(STEPS[device] * size / facts.samples)
+    *larger, smallest = BATCHES[device]
+    size = batch_size or next((size for size in larger if facts.samples >= ENOUGH_STEPS * size), smallest)
+    enough = round(STEPS[device] / ceil(facts.samples / size))
     epochs = epochs or min(max(enough, FEWEST_EPOCHS[device]), MOST_EPOCHS[device])
     schedule = ON_CPU if device == "cpu" else ON_GPU
     defaults = schedule | {
@@ -98,6 +98,7 @@ def fitting(facts: Facts, epochs: int | None = None, batch_size: int | None = No
         "eps": 8 / 255 if facts.is_image else TABLE_EPS,
         "augment": augmentation_for(facts),
         "validation": round(min(max(0.05, VALIDATION_SAMPLES / facts.samples), 0.2), 2),
+        "lr": schedule["lr"] * min(1.0, size / BATCHES[device][0]) if device == "cuda" else schedule["lr"],
         "warmup": schedule["warmup"] * epochs,
         "attack_warmup": schedule["attack_warmup"] * epochs,
     }
