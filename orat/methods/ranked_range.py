@@ -218,10 +218,10 @@ class MinMaxLoss(RankedRangeLoss):
 
 
 class MeasuredMinMaxLoss(MinMaxLoss):
-    """The min-max with scalars from the losses of one network: the epoch after the burn-in measures and learns nothing.
+    """The min-max with scalars from the losses of one network: the epoch after the burn-in learns nothing.
 
-    In the burn-in a network moves from loss log(classes) for all samples to losses that tell samples apart. Scalars from
-    losses met on the way start too low, and the cut may remove whole classes.
+    During the burn-in, losses fall from log(classes). Scalars from losses of all its steps start too low, and the cut
+    may remove whole classes.
     """
 
     def __init__(self, n: int, k: int, m: int, burn_in: int = 1, ramp: int = 0) -> None:
@@ -241,7 +241,8 @@ class Ranked(Method):
     m: int | float | None = option(None, "how many of the largest losses to drop: a count, or a fraction of all")
     k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
     solver: Literal["rank", "minmax", "minmax-measured"] = option(
-        "rank", "exact ranks by memory; the paper's two scalars; or these, started from losses measured after the burn-in"
+        "rank",
+        "exact ranks by memory; the paper's two scalars; or these, started from losses measured after the burn-in",
     )
     burn_in: int | None = burn_in_option("1, or more where epochs are short")
     ramp: int | None = option(

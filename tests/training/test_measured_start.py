@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_the_scalars_start_at_ranks_of_the_losses_of_the_network_at_the_end_of_t
         return [Weights(learner, found)]
 
     train(run, tmp_path / "run", device="cpu", display=SILENT, observers=observers)
-    moved = [any(not torch.equal(one[name], two[name]) for name in one) for one, two in zip(found, found[1:], strict=False)]
+    moved = [any(not torch.equal(one[name], two[name]) for name in one) for one, two in pairwise(found)]
     assert moved == [epoch != burn_in for epoch in range(1, run.epochs)]
 
     parts = prepare(run)
@@ -63,4 +64,5 @@ def test_the_scalars_start_at_ranks_of_the_losses_of_the_network_at_the_end_of_t
 def test_nothing_is_removed_before_the_scalars_start(tiny: str, tmp_path: Path) -> None:
     run = quick(tiny, ORAT(m=0.3, solver="minmax-measured"), noise="symmetric", noise_rate=0.3)
     train(run, tmp_path / "run", device="cpu", display=SILENT)
-    assert [bool(record["state"]["cut"]) for record in RunFolder(tmp_path / "run").history()] == [False, False, True, True]
+    cuts = [bool(record["state"]["cut"]) for record in RunFolder(tmp_path / "run").history()]
+    assert cuts == [False, False, True, True]
