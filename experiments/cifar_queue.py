@@ -2,7 +2,7 @@
 
     python experiments/cifar_queue.py                                                       # what is done, what waits
     python experiments/cifar_queue.py --data-dir data --runs runs/queue --out out --seconds 560 --begin
-    python experiments/cifar_queue.py --known out/table1-cifar10.json --merge               # into results/
+    python experiments/merge_reports.py out/*.json                                          # into results/
 
 Runs and checkpoints are in --runs; the same command resumes. Whenever a run ends, the reports in --out are replaced. What
 a report under results/ or of --known has, is done. Reports are those of `orat paper reproduce`.
@@ -11,31 +11,27 @@ a report under results/ or of --known has, is done. Reports are those of `orat p
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from markdown import grouped, table_head, table_line
+from merge_reports import FORMS, RESULTS, write_report
 
 from orat.core.console import Display
-from orat.core.files import replace_file
 from orat.training.run_folder import RunFolder
-from orat_paper.reproduce.artifacts import AUTOMATIC, MEASURED, PROTOCOLS, Artifact, artifact, beside_orat
+from orat_paper.reproduce.artifacts import AUTOMATIC, MEASURED, Artifact, artifact, beside_orat
 from orat_paper.reproduce.cells import Cell, choose, read_only
-from orat_paper.reproduce.comparison import compare, content
+from orat_paper.reproduce.command import places_of
 from orat_paper.reproduce.costs import seconds
 from orat_paper.reproduce.outcomes import broken, in_folder, is_done, whole
-from orat_paper.reproduce.reports import Identity, read_reports
 from orat_paper.reproduce.settings import PRETRAINED, Places, Trial, trial_of
-from orat_paper.reproduce.trials import Execution, run_trials, time_words
+from orat_paper.reproduce.trials import Execution, missing_data, run_trials, time_words
 
-RESULTS = Path(__file__).parents[1] / "results"
-FORMS = (AUTOMATIC, MEASURED)
 # Runs at once where that is quicker, and how much: measured with 8 of LeNet and 2 of Small-CNN.
 AT_ONCE = {"lenet": (8, 1.4), "small_cnn": (2, 1.1)}
 WORTH_BEGINNING = 60.0  # seconds, in which a network is compiled
@@ -118,10 +114,9 @@ class Entry:
 
 
 def main() -> None:
-    """Prints the queue, runs what fits, or merges reports."""
+    """Runs what fits, and prints the queue."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--known", type=Path, nargs="*", default=[], help="reports of other machines")
-    parser.add_argument("--merge", action="store_true", help="write the runs of --known into results/")
     parser.add_argument("--runs", type=Path, default=Path("runs/queue"), help="folders of runs, with checkpoints")
     parser.add_argument("--out", type=Path, default=Path("runs/queue-reports"), help="the reports of these runs")
     parser.add_argument("--seconds", type=float, help="run what fits into this time, and stop then")
@@ -129,23 +124,22 @@ def main() -> None:
     parser.add_argument("--block", help="only this block, such as first")
     parser.add_argument("--at-once", type=int, help="in place of 8 LeNets, 2 Small-CNNs, 1 of others")
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="as in orat paper reproduce")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--commit", help="the commit, for a machine without git")
     arguments = parser.parse_args()
-    known = read_reports([*sorted(RESULTS.glob("reproduce-*.json")), *arguments.known])
-    if arguments.merge:
-        merge(arguments.known)
-        return
-    entries = [entry for entry in queue(arguments.runs, known) if arguments.block in (None, entry.block)]
+    known = [*sorted(RESULTS.glob("reproduce-*.json")), *arguments.known]
+    places = places_of(argparse.Namespace(data=arguments.data, out=arguments.runs, weights=None, known=known))
+    entries = [entry for entry in queue(places) if arguments.block in (None, entry.block)]
     if arguments.seconds is not None:
-        run(entries, arguments)
+        run(entries, places, arguments)
     print("\n".join(table(entries)))
 
 
-def queue(runs: Path, known: dict[Identity, Any]) -> list[Entry]:
+def queue(places: Places) -> list[Entry]:
     """All trials in their order, each once."""
-    first = trial_of(FIRST_WEIGHTS, FIRST_WEIGHTS.cells[0], "ours", 0, Places(runs))
-    places = Places(runs, weights=str(first.folder), reported=known)
+    first = trial_of(FIRST_WEIGHTS, FIRST_WEIGHTS.cells[0], "ours", 0, places)
+    places = replace(places, weights=str(first.folder))
     found: dict[tuple[str, Path], Entry] = {}
     for item in QUEUE:
         wanted = artifact(item.name)
@@ -177,8 +171,8 @@ class TimeIsUp(KeyboardInterrupt):
     """The time of this call is over. An interrupt, because compilers of networks catch errors."""
 
 
-def run(entries: Sequence[Entry], arguments: argparse.Namespace) -> None:
-    """Runs what fits until the time is up; reports are replaced whenever a run ends."""
+def run(entries: Sequence[Entry], places: Places, arguments: argparse.Namespace) -> None:
+    """Runs what fits and has its data until the time is up; reports are replaced whenever a run ends."""
 
     def stop(_: int, __: FrameType | None) -> None:
         raise TimeIsUp
@@ -187,16 +181,19 @@ def run(entries: Sequence[Entry], arguments: argparse.Namespace) -> None:
         write_reports(entries, arguments.out)
 
     end = time.monotonic() + arguments.seconds
-    write()  # runs that ended just before a kill
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, arguments.seconds)
     try:
-        while batch := next_batch(entries, end - time.monotonic(), arguments.at_once, arguments.begin):
-            trials, columns = [entry.trial for entry in batch], batch[0].artifact.columns
+        write()  # runs that ended just before a kill
+        missing = missing_data({entry.trial.cell.data: None for entry in entries}, places, arguments.data_dir)
+        print(*missing.values(), sep="\n")
+        present = [entry for entry in entries if entry.trial.cell.data not in missing]
+        while batch := next_batch(present, end - time.monotonic(), arguments.at_once, arguments.begin):
             execution = Execution(
-                Places(arguments.runs), arguments.data_dir, arguments.device, Display(), at_once=len(batch),
-                commit=arguments.commit, finished=write,
+                places, arguments.data_dir, arguments.device, Display(), at_once=len(batch), commit=arguments.commit,
+                finished=write,
             )  # fmt: skip
+            trials, columns = [entry.trial for entry in batch], batch[0].artifact.columns
             for trial, error in run_trials(trials, columns, execution).items():
                 print(f"{trial.folder}: {error}")
     except TimeIsUp:
@@ -204,7 +201,6 @@ def run(entries: Sequence[Entry], arguments: argparse.Namespace) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    write()
 
 
 def next_batch(entries: Sequence[Entry], left: float, at_once: int | None, begin: bool) -> list[Entry]:
@@ -241,56 +237,6 @@ def write_reports(entries: Iterable[Entry], out: Path) -> None:
     here = [entry for entry in entries if whole(in_folder(entry.trial), entry.artifact.columns)]
     for (name, data), own in grouped(here, lambda entry: (entry.artifact.name, entry.trial.cell.data)):
         write_report(out / f"{name}-{data}.json", own[0].artifact, [entry.trial for entry in own])
-
-
-def write_report(file: Path, wanted: Artifact, trials: Sequence[Trial]) -> None:
-    """The report of some trials, as `orat paper reproduce` writes it."""
-    report = content(wanted, trials, compare(wanted, trials)) | {"errors": {}}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, json.dumps(report).encode() + b"\n")
-
-
-def merge(files: Sequence[Path]) -> None:
-    """Adds the runs of these reports to the reports of their tables and data sets in results/."""
-    found = (
-        (report["name"], run["data"], file) for file in files for report in (read(file),) for run in report["runs"]
-    )
-    for (name, data), own in grouped(dict.fromkeys(found), lambda one: one[:2]):
-        target, wanted = report_of(name, data), artifact(name)
-        present = [target] if target.is_file() else []
-        trials = trials_beside(wanted, data, read_reports([*present, *(file for _, _, file in own)]))
-        write_report(target, wanted, trials)
-        print(f"{target}: {sum(is_done(trial, wanted.columns) for trial in trials)} of {len(trials)} runs")
-
-
-def trials_beside(wanted: Artifact, data: str, known: dict[Identity, Any]) -> list[Trial]:
-    """Every trial of a data set at the radii, protocols, seeds and with the forms of ORAT of known runs."""
-    own = [identity for identity in known if identity.cell.data == data]
-    forms = [form for form in FORMS if any(one.cell.method == form for one in own)]
-    places, radii = Places(Path("nowhere"), reported=known), {one.cell.eps for one in own}
-    return [
-        trial_of(wanted, cell, protocol, seed, places)
-        for protocol in PROTOCOLS
-        if any(one.protocol == protocol for one in own)
-        for cell in beside_orat(wanted.cells, forms)
-        if cell.data == data and cell.eps in radii
-        for seed in sorted({*wanted.seeds, *(one.seed for one in own)})
-    ]
-
-
-def report_of(name: str, data: str) -> Path:
-    """The report of a table on a data set: the present one, or a new one."""
-    for file in RESULTS.glob(f"reproduce-{name}*.json"):
-        report = read(file)
-        if report["name"] == name and {row["data"] for row in report["rows"]} == {data}:
-            return file
-    return RESULTS / f"reproduce-{name}-{data}.json"
-
-
-def read(file: Path) -> dict[str, Any]:
-    """A report."""
-    report: dict[str, Any] = json.loads(file.read_text())
-    return report
 
 
 if __name__ == "__main__":
