@@ -4,8 +4,8 @@
     python experiments/cifar_queue.py --data-dir data --runs runs/queue --out out --seconds 560 --begin
     python experiments/merge_reports.py out/*.json                                          # into results/
 
-Runs and checkpoints are in --runs; the same command resumes. Whenever a run ends, the reports in --out are replaced. What
-a report under results/ or of --known has, is done. Reports are those of `orat paper reproduce`.
+Runs and checkpoints are in --runs; the same command resumes. Whenever a run ends, the reports in --out are replaced. Runs
+in reports of `orat paper reproduce` under results/, or given as --known, are done.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python experiments/merge_reports.py out/table1-cifar10.json out/table1-cifar100.json
     python experiments/reproduced_page.py > docs/reproduced.md
 
-Each table has a report for each data set. A run that is there already is not replaced.
+Each table has a report for each data set. Present runs are not replaced.
 """
 
 from __future__ import annotations
