@@ -115,12 +115,12 @@ def test_memory_does_not_grow_with_the_number_of_images(owners: Path, tmp_path: 
     assert many - few < 0.2 * grown
 
 
-TRAIN = f"""
+TRAIN = """
 import sys
 from orat.cli.main import main
 from orat_paper.reproduce import clothing, settings
 clothing.TRAIN, clothing.TEST, clothing.NOISY = 64, 16, 12
-settings.FIELDS["ours"] = {{"epochs": 1, "milestones": ()}}
+settings.FIELDS["ours"] = {"epochs": 1, "milestones": ()}
 sys.exit(main(["paper", "reproduce", "clothing1m", *sys.argv[1:]]))
 """
 
