@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 Row = dict[str, Any]
 Item = TypeVar("Item")
 MADE_WITH = ("device", "commit")
-NAMES = {"ORAT automatic": "ORAT (automatic)"}  # of methods in reports -> on pages
+NAMES = {
+    "ORAT automatic": "ORAT (automatic)",
+    "ORAT measured": "ORAT, measured start",
+}  # of methods in reports -> on pages
 
 
 def table_head(titles: Iterable[Any]) -> list[str]:

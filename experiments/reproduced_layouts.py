@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import lossless
 from layouts import cells
 from markdown import Row, grouped, measured_on, noise_words, spread, table_head, table_line
 
@@ -17,7 +18,9 @@ Under attack, hardly anything has been learned in that epoch ([errata](errata.md
 
 
 def section(results: Path) -> list[str]:
-    """Rows on scrambled images, and natural accuracy on both layouts; empty without both files."""
+    """JPEG copies: rows on scrambled images, and natural accuracy on both layouts; lossless images replace them."""
+    if lossless.both_layouts(results):
+        return []
     rows, layouts = ((results / f"{name}.json") for name in (ROWS, LAYOUTS))
     if not (rows.is_file() and layouts.is_file()):
         return []

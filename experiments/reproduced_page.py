@@ -13,16 +13,19 @@ from itertools import combinations
 from pathlib import Path
 from statistics import mean
 
+import reproduced_ahead
 import reproduced_cifar
 import reproduced_layouts
 import reproduced_lost
 from markdown import NAMES, Row, grouped, measured_on, noise_words, table_head, table_line
+from reproduced_ahead import CIFAR
 from reproduced_curves import curves
 from reproduced_effects import effects
 from reproduced_gains import PLACE, beside_at, beside_others
 
 from orat.cli.tables import TITLES
-from orat_paper.reproduce.artifacts import artifact
+from orat_paper.reproduce.artifacts import AUTOMATIC, MEASURED, artifact
+from orat_paper.reproduce.panels import DATA
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -31,6 +34,9 @@ SOLVED = 0.99  # of toy points under PGD-20
 CUTS = "The number of removed samples is not m, and may be 0 for k a little below n ([errata](errata.md), 13 and 33)."
 NEAR = 0.4  # points of accuracy within which AT and ORAT are expected
 COMPARED = ("AT", "ORAT")
+FORMS = (AUTOMATIC, MEASURED)  # not in the paper
+SCRAMBLED = """Lossless images, augmented, with the paper's schedule. By all that can be seen, the paper's symmetric rows show scrambled
+images ([errata](errata.md), 20 and 21), so there the differences to the paper are not due to training."""
 HEAD = """<!-- Written by experiments/reproduced_page.py; change that, or the JSON, not this. -->
 # The paper, reproduced
 
@@ -41,17 +47,18 @@ epoch chosen on validation, seeds, hardware and commits.
 | protocol | images and radii | epoch |
 |---|---|---|
 | **ours** | right images, exact radii | the last |
-| **authors** | as in their code ([errata](errata.md), 20 to 26) | each column's best on the test set |"""
+| **authors** | as in their code ([errata](errata.md), 20 to 26) | each column's best on the test set |
+| **authors-right** | as **authors**, but no image is scrambled | each column's best on the test set |"""
 
 
 def main() -> None:
     """Prints the page."""
-    lines = [HEAD]
-    for file in sorted(RESULTS.glob("reproduce-*.json"), key=place_of):
-        content = json.loads(file.read_text())
+    contents = {file: json.loads(file.read_text()) for file in sorted(RESULTS.glob("reproduce-*.json"), key=place_of)}
+    lines = [HEAD, *reproduced_ahead.section(list(contents.values()))]
+    for file, content in contents.items():
         run = [row for row in content["rows"] if row["ours"] is not None]
         if run:
-            lines += ["", f"## {capitalized(content['what'])}", *body(content, run)]
+            lines += ["", f"## {heading(content)}", *body(file.stem, content, run)]
             lines += measured_on(file.stem, [run["origin"] for run in content["runs"]])
     for part in (reproduced_lost, reproduced_cifar, reproduced_layouts):
         lines += part.section(RESULTS)
@@ -71,11 +78,19 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def body(content: Row, run: list[Row]) -> list[str]:
-    """The note, the figure and the tables of a report."""
+def heading(content: Row) -> str:
+    """The title of a report, with its data set where the table has several."""
+    present = dict.fromkeys(row["data"] for row in content["rows"])
+    several = len({cell.data for cell in artifact(content["name"]).cells}) > len(present) == 1
+    return capitalized(content["what"]) + (f": {DATA.get(*present, *present)} only" if several else "")
+
+
+def body(stem: str, content: Row, run: list[Row]) -> list[str]:
+    """The notes, the figures and the tables of a report."""
     name, note = content["name"], artifact(content["name"]).note
     texts = [f"{capitalized(note)}."] if note else []
-    pictures = sorted((ROOT / "docs" / "figures").glob(f"reproduce-{name}*.png"))
+    texts += [SCRAMBLED] if name == "table1" and any(row["data"] in CIFAR for row in run) else []
+    pictures = sorted((ROOT / "docs" / "figures").glob(f"{stem}*.png"))
     texts += [f"![{content['what']}](figures/{picture.name})" for picture in pictures]
     texts += [CUTS] if name.startswith(EFFECT) else []
     texts += [f"**{protocol}**: {text}" for protocol, text in holes(content["rows"])]
@@ -93,7 +108,8 @@ def holes(rows: list[Row]) -> list[tuple[str, str]]:
     """Every protocol with missing cells, and the number of its measured cells."""
     found = []
     for protocol, group in grouped(rows, lambda row: row["protocol"]):
-        cells = grouped(group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
+        theirs = [row for row in group if row["method"] not in FORMS]
+        cells = grouped(theirs, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
         done = [cell for cell, members in cells if any(row["ours"] is not None for row in members)]
         if done and len(done) < len(cells):
             data, methods = (" and ".join(dict.fromkeys(cell[place] for cell in done)) for place in (0, len(PLACE)))
@@ -191,6 +207,7 @@ def tables(rows: list[Row]) -> list[str]:
         columns = [name for name in TITLES if any(row["column"] == name for row in group)]
         keys = [name for name in ("model", "k", "m") if any(row[name] is not None for row in group)]
         titles = ["noise", "method", *keys, "seeds", *(TITLES[name] for name in columns)]
+        group = [row for _, members in grouped(group, lambda row: (row["noise"], row["rate"])) for row in members]
         lines += ["", f"{data}, eps {eps}, **{protocol}**:", "", *table_head(titles)]
         cells = grouped(group, lambda row: tuple(row[name] for name in (*PLACE, "method", "model", "k", "m")))
         for cell, members in cells:

@@ -45,7 +45,10 @@ ONE_OF_EACH: dict[str, Method] = {
     "orat": ORAT(m=0.2, k=0.95),
     "orat by scalars": ORAT(m=0.2, k=0.95, solver="minmax"),
 }
-EVERY = ONE_OF_EACH | {"orat automatic": ORAT(scout_epochs=2)}
+EVERY = ONE_OF_EACH | {
+    "orat by measured scalars": ORAT(m=0.2, k=0.95, solver="minmax-measured"),
+    "orat automatic": ORAT(scout_epochs=2),
+}
 
 
 def quick(data: str, method: Method, **changes: Any) -> Run:

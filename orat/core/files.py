@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orat.core.errors import InputError
 
@@ -66,16 +66,24 @@ def read_bytes(file: Path) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes a temporary file and renames it, so that the old or the new file is there, whole, at every moment."""
+    """Replaces a file by these bytes, whole or not at all."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file, renamed at the end, so that the old or the new file is there, whole, at every moment."""
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
         error.filename = error.filename or str(path)  # a failed write does not set the name
+        raise
+    finally:
         with suppress(OSError):
             beside.unlink()
-        raise

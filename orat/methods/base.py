@@ -95,6 +95,10 @@ class State(nn.Module):
         """A few words for the first line of a training."""
         return ""
 
+    def learns(self) -> bool:
+        """Whether the steps of the running epoch change the network; steps of other epochs compute losses only."""
+        return True
+
     def end_epoch(self) -> dict[str, float]:
         """Closes an epoch and returns the numbers for its record."""
         return {}

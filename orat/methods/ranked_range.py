@@ -217,6 +217,21 @@ class MinMaxLoss(RankedRangeLoss):
         )
 
 
+class MeasuredMinMaxLoss(MinMaxLoss):
+    """The min-max with scalars from the losses of one network: the epoch after the burn-in learns nothing.
+
+    During the burn-in, losses fall from log(classes). Scalars from losses of all its steps start too low, and the cut
+    may remove whole classes.
+    """
+
+    def __init__(self, n: int, k: int, m: int, burn_in: int = 1, ramp: int = 0) -> None:
+        super().__init__(n, k, m, max(burn_in, 1) + 1, ramp)
+
+    def learns(self) -> bool:
+        """All epochs but the last of the plain mean."""
+        return self.epochs != self.burn_in - 1
+
+
 @dataclass(frozen=True)
 class Ranked(Method):
     """A method that folds its losses by their ranks m+1 to k among all training samples."""
@@ -225,10 +240,13 @@ class Ranked(Method):
 
     m: int | float | None = option(None, "how many of the largest losses to drop: a count, or a fraction of all")
     k: int | float = option(1.0, "rank of the smallest loss to keep: a count of the training set, or a fraction")
-    solver: Literal["rank", "minmax"] = option("rank", "exact ranks by memory, or the paper's two scalars")
+    solver: Literal["rank", "minmax", "minmax-measured"] = option(
+        "rank",
+        "exact ranks by memory; the paper's two scalars; or these, started from losses measured after the burn-in",
+    )
     burn_in: int | None = burn_in_option("1, or more where epochs are short")
     ramp: int | None = option(
-        None, "epochs over which m comes in after the burn-in", least=0, unset="as many as the burn-in; 0 with minmax"
+        None, "epochs over which m comes in after the burn-in", least=0, unset="as many as the burn-in; 0 by scalars"
     )
 
     def __post_init__(self) -> None:
@@ -245,7 +263,8 @@ class Ranked(Method):
         burn_in = enough_epochs(setting) if self.burn_in is None else self.burn_in
         if self.solver == "rank":
             return RankedRangeLoss(setting.n, k, m, burn_in, burn_in if self.ramp is None else self.ramp)
-        return MinMaxLoss(setting.n, k, m, burn_in, self.ramp or 0)
+        scalars = MinMaxLoss if self.solver == "minmax" else MeasuredMinMaxLoss
+        return scalars(setting.n, k, m, burn_in, self.ramp or 0)
 
     def phase(self, state: Fold, epoch: int) -> Hashable:
         """The phase of the fold."""

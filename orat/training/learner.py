@@ -69,6 +69,11 @@ class Learner(ABC):
         """The forms of the networks that learn."""
 
     @property
+    def learns(self) -> bool:
+        """Whether the steps of the running epoch change anything but the state's memory."""
+        return True
+
+    @property
     def order(self) -> int:
         """The number of the running epoch that decides the order of the samples."""
         return self.epoch
@@ -86,9 +91,10 @@ class Learner(ABC):
     def advance(self, batch: Batch, share: float) -> Scalar:
         """One step on a batch: the loss, its gradient, the optimizer; `share` is the batch's share of the epoch."""
         loss = self.loss(batch)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+        if self.learns:
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
         self.loss_sum += loss.detach() * share
         return loss.detach()
 
@@ -177,9 +183,14 @@ class RunLearner(Learner):
         return [self.form]
 
     @property
+    def learns(self) -> bool:
+        """As the method's state says."""
+        return self.state.learns()
+
+    @property
     def key(self) -> Hashable:
-        """The phase of the method, and the radius."""
-        return self.run.method.phase(self.state, self.epoch), self.radius
+        """The phase of the method, the radius, and whether the step learns."""
+        return self.run.method.phase(self.state, self.epoch), self.radius, self.learns
 
     def loss(self, batch: Batch) -> Scalar:
         """The method's loss."""

@@ -6,10 +6,11 @@ noisy_train_key_list.txt); and labels, one image and class a line (clean_label_k
 
 from __future__ import annotations
 
-import io
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,13 @@ from PIL import Image
 
 from orat.core.console import Display
 from orat.core.errors import InputError
-from orat.core.files import replace_file
+from orat.core.files import replacing
 from orat_paper.reproduce.settings import Places
 
 TRAIN, TEST, NOISY = 30_000, 10_000, 6000  # images; NOISY of TRAIN have labels of web pages
 SIDE = 32  # pixels, the size for Small-CNN; the paper gives none
 SEED = 0
+GROUP = 256  # images decoded at once
 
 Labeled = list[tuple[str, int]]  # images and their classes
 
@@ -44,14 +46,28 @@ def make_clothing(places: Places, display: Display) -> None:
 
 
 def write(file: Path, folder: Path, train: Labeled, test: Labeled, names: list[str]) -> None:
-    """Writes one training set and the test set as arrays."""
-    arrays: dict[str, npt.NDArray[Any]] = {"class_names": np.array(names)}
-    for part, images in (("train", train), ("test", test)):
-        arrays[f"x_{part}"] = np.stack([pixels(folder / name) for name, _ in images])
-        arrays[f"y_{part}"] = np.array([label for _, label in images])
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    replace_file(file, buffer.getvalue())
+    """Writes one training set and the test set as arrays of an .npz file."""
+    with replacing(file) as stream, ZipFile(stream, "w") as archive:
+        write_array(archive, "class_names", np.array(names))
+        for part, images in (("train", train), ("test", test)):
+            write_array(archive, f"y_{part}", np.array([label for _, label in images]))
+            write_images(archive, f"x_{part}", [folder / name for name, _ in images])
+
+
+def write_array(archive: ZipFile, name: str, values: npt.NDArray[Any]) -> None:
+    """Writes one array."""
+    with archive.open(f"{name}.npy", "w") as member:
+        np.lib.format.write_array(member, values, allow_pickle=False)
+
+
+def write_images(archive: ZipFile, name: str, files: list[Path]) -> None:
+    """Writes an array of images as it grows: only one group of images is in memory."""
+    head = {"descr": "|u1", "fortran_order": False, "shape": (len(files), SIDE, SIDE, 3)}
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member, ThreadPoolExecutor() as pool:
+        np.lib.format.write_array_header_1_0(member, head)
+        for start in range(0, len(files), GROUP):
+            for image in pool.map(pixels, files[start : start + GROUP]):
+                member.write(image.tobytes())
 
 
 def labeled(folder: Path, keys: str, labels: str) -> Labeled:

@@ -34,9 +34,14 @@ def add(commands: Any) -> None:
     one.add_argument("--seeds", metavar="N,...", help="with commas between (default: 0; of stability 0 to 9)")
     one.add_argument(
         "--protocol", default="ours", metavar="NAMES",
-        help="ours: right images, last epoch and epoch chosen on validation; authors: as their code; or ours,authors",
+        help="ours: right images, last epoch and epoch chosen on validation; authors: as their code; authors-right: "
+        "the same on right images; several with commas between",
     )  # fmt: skip
-    one.add_argument("--with-automatic", action="store_true", help="add ORAT (automatic) beside every ORAT")
+    for form, what in (("automatic", "(automatic)"), ("measured", "by --solver minmax-measured")):
+        one.add_argument(
+            f"--with-{form}", action="append_const", dest="beside", const=f"ORAT {form}", default=[],
+            help=f"add ORAT {what} beside every ORAT",
+        )  # fmt: skip
     one.add_argument(
         "--data", action="append", default=[], metavar="NAME=PATH",
         help="a data set as a folder, .npz or .tar, such as cifar10=images.tar or clothing1m=FOLDER",
@@ -149,11 +154,11 @@ def print_figure(whole: dict[str, Any], arguments: Namespace) -> None:
 
 def trials_of(artifact: Artifact, arguments: Namespace, places: Places) -> list[Trial]:
     """The chosen cells under every protocol with every seed."""
-    from orat_paper.reproduce.artifacts import with_automatic
+    from orat_paper.reproduce.artifacts import beside_orat
     from orat_paper.reproduce.cells import choose, read_only
     from orat_paper.reproduce.settings import trial_of
 
-    cells = with_automatic(artifact.cells) if arguments.with_automatic else artifact.cells
+    cells = beside_orat(artifact.cells, dict.fromkeys(arguments.beside))
     chosen = choose(cells, read_only(arguments.only), artifact.name)
     return [
         trial_of(artifact, cell, protocol, seed, places)

@@ -19,7 +19,7 @@ LAST, CHOSEN, BEST = "last", "chosen", "best"
 
 def parts_of(trial: Trial) -> tuple[str, ...]:
     """The reported epochs of a trial: the last and the chosen on validation, or the best on the test set."""
-    if trial.protocol == "authors":
+    if trial.protocol != "ours":
         return (BEST,)
     return (LAST, CHOSEN) if trial.run.validation else (LAST,)
 

@@ -43,7 +43,7 @@ def row_of(
 ) -> dict[str, Any]:
     """The row of one table or figure."""
     left = [trial for trial in trials if not is_done(trial, artifact.columns)]
-    left_seconds = seconds(left, execution.where.type)
+    left_seconds = seconds(left, artifact.columns, execution.where.type)
     needs = [
         f"{name} (missing)" if name in missing else name for name in dict.fromkeys(cell.data for cell in artifact.cells)
     ]

@@ -23,12 +23,18 @@ ACROSS = 3  # panels in a row, one a data set
 DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "clothing1m": "Clothing1M"}
 COLORS = {"natural": BLUE, "fgsm": GREEN, "pgd20": ORANGE, "cw": RED, "autoattack": GRAY}
 STYLES = {"ORAT": "-", "AT": "--", AUTOMATIC: ":"}
-PART = {"ours": LAST, "authors": BEST}  # the drawn epoch
+PART = {"ours": LAST, "authors": BEST, "authors-right": BEST}  # the drawn epoch
 LEAST = 0.01  # smallest drawn error, one image of 10,000: a logarithmic scale has no 0
 ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)  # in %, with a tick
 FEW_TICKS = 3  # the least number on a scale
 ERRORS_NOTE = "100 less the accuracy, on a logarithmic scale: above is better"
-EPOCHS = {"ours": "ours: last epoch", "authors": "as the authors: best epoch of each column on the test set"}
+EPOCHS = {
+    "ours": "ours: last epoch",
+    "authors": "as the authors: best epoch of each column on the test set",
+    "authors-right": "as the authors on right images: best epoch of each column on the test set",
+}
+
+NAMED = {"authors": "as the authors", "authors-right": "as the authors, right images"}  # in titles
 
 Content = Mapping[str, Any]  # a report, from `comparison.content`
 Record = Mapping[str, Any]  # one of its runs or rows
@@ -60,7 +66,7 @@ def places(records: Iterable[Record]) -> list[Place]:
 
 def title_of(protocol: str, data: str, eps: str | None = None) -> str:
     """The title of a panel."""
-    parts = (DATA.get(data, data), eps and f"eps {eps}", protocol == "authors" and "as the authors")
+    parts = (DATA.get(data, data), eps and f"eps {eps}", NAMED.get(protocol))
     return ", ".join(part for part in parts if part)
 
 

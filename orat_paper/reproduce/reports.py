@@ -11,6 +11,7 @@ from orat.core.errors import InputError
 from orat_paper.reproduce.cells import KEYS, Cell
 
 EVERY_EPOCH = "every-epoch"  # in the folder name of a run with tests after every epoch
+SAME_IMAGES = {"c10.npz": "cifar10"}  # name in an older report -> name now; the fingerprints are equal
 NEEDED = {*KEYS, "protocol", "seed", "folder", "accuracy"}
 
 Report = Mapping[str, Any]  # one run in a report
@@ -24,6 +25,7 @@ class Identity(NamedTuple):
     seed: int
     every_epoch: bool
     data: str  # name of the data set, or name of its file
+    epochs: int
 
 
 def read_reports(files: Iterable[Path]) -> dict[Identity, tuple[Report, ...]]:
@@ -38,15 +40,16 @@ def read_reports(files: Iterable[Path]) -> dict[Identity, tuple[Report, ...]]:
 
 def identity_of(run: Report) -> Identity:
     """The identity of a run in a report."""
-    cell = Cell(**{name: run[name] for name in KEYS})
-    return Identity(cell, run["protocol"], run["seed"], f"-{EVERY_EPOCH}-" in run["folder"], run["run"]["data"])
+    cell, data = Cell(**{name: run[name] for name in KEYS}), run["run"]["data"]
+    every_epoch = f"-{EVERY_EPOCH}-" in run["folder"]
+    return Identity(cell, run["protocol"], run["seed"], every_epoch, SAME_IMAGES.get(data, data), run["run"]["epochs"])
 
 
 def runs_of(file: Path) -> list[dict[str, Any]]:
     """The runs of one report."""
     try:
         runs: list[dict[str, Any]] = json.loads(file.read_text())["runs"]
-        if all(run.keys() >= NEEDED and "data" in run["run"] for run in runs):
+        if all(run.keys() >= NEEDED and run["run"].keys() >= {"data", "epochs"} for run in runs):
             return runs
     except OSError as error:
         raise InputError(f"--known {file} cannot be read: {error.strerror}") from None

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from orat.core.errors import InputError
@@ -16,7 +17,7 @@ from orat.training.defaults import PAPER_CIFAR, scaled
 from orat.training.run import Run
 from orat_paper.authors import AuthorsAoRR, AuthorsORAT
 from orat_paper.outlier_labels import FILE
-from orat_paper.reproduce.artifacts import AUTOMATIC, TOYS, Artifact
+from orat_paper.reproduce.artifacts import AUTOMATIC, MEASURED, PROTOCOLS, TOYS, Artifact
 from orat_paper.reproduce.cells import Cell
 from orat_paper.reproduce.reports import EVERY_EPOCH, Identity, Report
 from orat_paper.scrambled import PREFIX as SCRAMBLED
@@ -28,8 +29,8 @@ METHODS: dict[str, Method] = {
 }  # fmt: skip
 # Methods with the k and m of the cell. The authors' code starts and moves the scalars of Algorithm 1 in its own way.
 RANKED: dict[str, dict[str, type[ORAT | AoRR]]] = {
-    "ours": {"ORAT": ORAT, "AoRR": AoRR},
-    "authors": {"ORAT": AuthorsORAT, "AoRR": AuthorsAoRR},
+    "ours": {"ORAT": ORAT, "AoRR": AoRR, MEASURED: ORAT},
+    "authors": {"ORAT": AuthorsORAT, "AoRR": AuthorsAoRR, MEASURED: ORAT},
 }
 FILTER = "AoRR"  # finds the outliers for AT w/o
 
@@ -87,18 +88,18 @@ class Trial:
     reported: tuple[Report, ...] = field(default=(), compare=False)
 
 
-def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
-    """The run of a cell, with the defaults of the cell's data set at any place."""
-    fields = (scaled(PAPER_CIFAR, None) if cell.data == "clothing1m" else {}) | FIELDS[protocol]
-    fields["eps"] = AUTHORS_EPS.get(cell.eps, number(cell.eps)) if protocol == "authors" else number(cell.eps)
-    data = places.of(cell)
-    if is_scrambled(cell, protocol):
-        data, fields["augment"] = SCRAMBLED + data, "none"
+def run_of(cell: Cell, protocol: str, seed: int, places: Places, more: Mapping[str, Any] = MappingProxyType({})) -> Run:
+    """The run of a cell, with the defaults of the cell's data set at any place and the fields of a table or figure."""
+    data, whose = places.of(cell), PROTOCOLS[protocol]
+    fields = (scaled(PAPER_CIFAR, None) if cell.data == "clothing1m" else {}) | FIELDS[whose] | dict(more)
+    fields["eps"] = AUTHORS_EPS.get(cell.eps, number(cell.eps)) if whose == "authors" else number(cell.eps)
+    if whose == "authors" and was_scrambled(cell):
+        data, fields["augment"] = SCRAMBLED * (protocol == "authors") + data, "none"
     run = Run(
         data=cell.data,
-        method=method_of(cell, protocol),
+        method=method_of(cell, whose),
         model=cell.model or MODELS.get(cell.data),
-        noise=NOISES[protocol].get(cell.noise, cell.noise),  # type: ignore[arg-type]
+        noise=NOISES[whose].get(cell.noise, cell.noise),  # type: ignore[arg-type]
         noise_rate=0.0 if cell.noise == "web" else cell.rate / 100,
         init_from=places.weights if cell.method == PRETRAINED else None,
         seed=seed,
@@ -107,30 +108,30 @@ def run_of(cell: Cell, protocol: str, seed: int, places: Places) -> Run:
     return run if data == cell.data else replace(run, data=data)
 
 
-def method_of(cell: Cell, protocol: str) -> Method:
+def method_of(cell: Cell, whose: str) -> Method:
     """The method of a cell; ranked methods take the cell's k and m, by Algorithm 1 except on toy sets."""
-    if cell.method not in RANKED[protocol]:
+    if cell.method not in RANKED[whose]:
         return METHODS[cell.method]
     if cell.k is None:
         raise InputError(f"{cell.words()}: {cell.method} needs k and m")
-    solver = TOY_SOLVER if cell.data in TOYS else {"solver": "minmax"}
-    return RANKED[protocol][cell.method](k=cell.k, m=cell.m, burn_in=BURN_IN, **solver)
+    solver = TOY_SOLVER if cell.data in TOYS else {"solver": "minmax-measured" if cell.method == MEASURED else "minmax"}
+    return RANKED[whose][cell.method](k=cell.k, m=cell.m, burn_in=BURN_IN, **solver)
 
 
-def is_scrambled(cell: Cell, protocol: str) -> bool:
-    """Whether a run of the cell takes scrambled images: under the authors' protocol, where the paper's number did."""
-    return protocol == "authors" and cell.model is None and (cell.data, cell.noise) in SCRAMBLED_ROWS
+def was_scrambled(cell: Cell) -> bool:
+    """Whether the paper's number shows scrambled images."""
+    return cell.model is None and (cell.data, cell.noise) in SCRAMBLED_ROWS
 
 
 def trial_of(artifact: Artifact, cell: Cell, protocol: str, seed: int, places: Places) -> Trial:
     """The trial of a cell in a table or figure."""
     artifact.check_protocol(protocol)
-    every_epoch = artifact.every_epoch or protocol == "authors"
-    run, before = run_of(cell, protocol, seed, places), None
+    every_epoch = artifact.every_epoch or protocol != "ours"
+    run, before = run_of(cell, protocol, seed, places, artifact.fields), None
     if cell.method == "AT w/o":
         before = filter_of(cell, protocol, seed, places)
         run = replace(run, labels=str(before.folder / FILE), noise="none", noise_rate=0.0)
-    identity = Identity(cell, protocol, seed, every_epoch, portable(run)["data"])
+    identity = Identity(cell, protocol, seed, every_epoch, portable(run)["data"], run.epochs)
     reported = tuple(run for run in places.reported.get(identity, ()) if "curve" in run or not artifact.curves)
     folder = places.out / folder_name(cell, run, protocol, every_epoch)
     return Trial(cell, protocol, seed, run, folder, every_epoch, before, reported)

@@ -21,6 +21,7 @@ MEANING = {
     "ours": "right images, CIFAR augmented, exact eps; the last epoch and the epoch chosen on validation",
     "authors": "eps 0.0078 and 0.031, their scalars, scrambled CIFAR where their numbers show it; each column's best "
     "epoch on the test set",
+    "authors-right": "as authors, but right images where theirs are scrambled",
 }
 HOLE = "-"
 

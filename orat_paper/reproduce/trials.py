@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -68,6 +68,7 @@ class Execution:
     engine: str = "auto"
     at_once: int = AT_ONCE
     commit: str | None = None  # for a machine without git
+    finished: Callable[[], None] = lambda: None  # called after each trial and after each AutoAttack
 
     def __post_init__(self) -> None:
         if self.engine not in KINDS:
@@ -165,6 +166,7 @@ def train(trials: Sequence[Trial], what: str, execution: Execution, bar: Bar, er
         if error is not None:
             errors[folder] = error
         note_end(trial, error, execution.origin())
+        execution.finished()
         done += work[folder]
         left = time_words((time.monotonic() - started) * (total - done) / done)
         bar.set(label, done, total)
@@ -211,6 +213,7 @@ def attack(trials: Sequence[Trial], execution: Execution) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # a hint to give up digits
             examine(model, test, plan, folder, execution.display, searchers=searchers)
+        execution.finished()
 
 
 def time_words(seconds: float) -> str:

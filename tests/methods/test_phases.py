@@ -38,6 +38,7 @@ PHASES: dict[str, tuple[Method, int]] = {
     "orat with a long ramp": (ORAT(m=0.15, k=0.95, burn_in=1, ramp=6), 4),  # the mean, then 0, 1 and 2 dropped
     "orat by scalars": (ORAT(m=0.2, k=0.95, solver="minmax", burn_in=2), 2),
     "orat by scalars with a ramp": (ORAT(m=0.3, k=0.95, solver="minmax", burn_in=2, ramp=3), 5),
+    "orat by measured scalars": (ORAT(m=0.2, k=0.95, solver="minmax-measured", burn_in=2), 2),
     "orat automatic": (ORAT(), 1),  # verdicts change tensors alone
 }
 

@@ -16,14 +16,15 @@ from orat.methods.ranked_range import minmax, ranked_range
 from orat.training.run import Run
 from orat_paper.authors import AuthorsORAT
 from orat_paper.outlier_labels import FILE
-from orat_paper.reproduce.artifacts import PAPER, artifact, artifacts, with_automatic
+from orat_paper.reproduce.artifacts import AUTOMATIC, MEASURED, PAPER, artifact, artifacts, beside_orat
 from orat_paper.reproduce.cells import Cell, choose, read_only
 from orat_paper.reproduce.settings import Places, run_of, trial_of
 from orat_paper.scrambled import scrambled
 
 PLACES = Places(Path("out"))
 COUNTS = {
-    "table1": 354, "autoattack": 42, "at-without": 8, "stability": 14, "pretrained": 8, "wide-resnet": 14, "k-m": 54,
+    "table1": 354, "autoattack": 42 + 12, "at-without": 8, "stability": 14, "pretrained": 8, "wide-resnet": 14,
+    "wide-resnet-short": 14, "k-m": 54,
     "loss-curves": 15, "accuracy-curves": 12, "effect-of-m": 66 + 36, "effect-of-k": 48 + 36, "toy": 9, "clothing1m": 3,
 }  # fmt: skip
 
@@ -119,9 +120,18 @@ def test_authors_scramble_the_rows_that_show_it_and_ours_none(
     data: str, noise: str, model: str | None, layout: str, augment: str
 ) -> None:
     cell = Cell(data, "2/255", noise, 20 if noise != "none" else 0, "AT", model=model)
-    theirs, ours = (run_of(cell, protocol, 0, PLACES) for protocol in ("authors", "ours"))
+    theirs, right, ours = (run_of(cell, protocol, 0, PLACES) for protocol in ("authors", "authors-right", "ours"))
     assert (theirs.data, theirs.augment) == (layout, augment)
+    assert right.record() == theirs.record() | {"data": data}
     assert (ours.data, ours.augment) == (data, "none" if data == "mnist" else "crop-flip")
+
+
+def test_a_table_may_have_fields_of_its_own_which_make_another_training() -> None:
+    cell = artifact("wide-resnet").cells[2]
+    short, whole = (trial_of(artifact(name), cell, "ours", 0, PLACES) for name in ("wide-resnet-short", "wide-resnet"))
+    assert (short.run.epochs, short.run.milestones, short.run.warmup) == (6, (2, 4), 1.0)
+    assert (whole.run.epochs, whole.run.milestones, whole.run.warmup) == (100, (30, 60), 5.0)
+    assert short.folder != whole.folder
 
 
 def test_asymmetric_noise_groups_classes_as_each_protocol_says() -> None:
@@ -202,7 +212,7 @@ def test_toys_are_ranked_exactly_since_algorithm_1_takes_a_fraction_of_the_steps
 
 
 def test_automatic_orat_stands_beside_every_orat_without_numbers_of_the_paper() -> None:
-    cells = with_automatic(artifact("stability").cells)
+    cells = beside_orat(artifact("stability").cells, [AUTOMATIC])
     own = cells[14:]
     assert [(cell.data, cell.method, cell.k, cell.theirs) for cell in own] == [
         ("mnist", "ORAT automatic", None, {}),
@@ -211,7 +221,17 @@ def test_automatic_orat_stands_beside_every_orat_without_numbers_of_the_paper() 
     method = run_of(own[0], "ours", 0, PLACES).method
     assert isinstance(method, ORAT)
     assert method.m is None
-    assert len(with_automatic(artifact("effect-of-m").cells)) == 66 + 36 + 6  # once a place
+    assert len(beside_orat(artifact("effect-of-m").cells, [AUTOMATIC])) == 66 + 36 + 6  # once a place
+
+
+def test_orat_with_a_measured_start_is_orat_but_for_its_solver() -> None:
+    (cell,) = choose(artifact("table1").cells, read_only(["data=mnist,eps=0.2,method=ORAT,noise=none"]), "table1")
+    other = beside_orat((cell,), [MEASURED])[1]
+    assert (other.k, other.m, other.theirs) == (cell.k, cell.m, cell.theirs)
+    one, two = (run_of(each, "ours", 0, PLACES).record() for each in (cell, other))
+    assert two["method"].pop("solver") == "minmax-measured"
+    assert one["method"].pop("solver") == "minmax"
+    assert one == two
 
 
 def test_filters_take_several_values_of_a_key_and_any_spelling() -> None:

@@ -12,7 +12,7 @@ import pytest
 from orat.cli.main import main
 from orat.models.catalog import build, forward_operations
 from orat_paper.reproduce import tables
-from orat_paper.reproduce.artifacts import ACCURACY, AUTOMATIC, Artifact, artifact, artifacts
+from orat_paper.reproduce.artifacts import ACCURACY, AUTOMATIC, MEASURED, Artifact, artifact, artifacts
 from orat_paper.reproduce.cells import Cell, choose
 from orat_paper.reproduce.comparison import compare, comparison, content, spread
 from orat_paper.reproduce.costs import FORWARD, SIZES, forward, operations, rate, seconds
@@ -162,7 +162,7 @@ def test_a_report_tells_which_epochs_its_numbers_are_from(tmp_path: Path) -> Non
 def told(trial: Trial, **accuracy: float) -> dict[str, Any]:
     """A run in a report of another machine."""
     start = {**trial.cell.key(), "protocol": trial.protocol, "seed": trial.seed, "folder": "mnist-of-an-older-version"}
-    more = {"run": {"data": "mnist"}, "origin": {"commit": "a"}}
+    more = {"run": {"data": "mnist", "epochs": trial.run.epochs}, "origin": {"commit": "a"}}
     return start | {"accuracy": {"last": accuracy, "chosen": accuracy}} | more
 
 
@@ -197,6 +197,17 @@ def test_a_figure_of_curves_takes_only_runs_with_curves_and_tables_leave_them_ou
     assert content(TABLE, [trial_of(TABLE, ORAT, "ours", 0, places)], [])["runs"] == [without]
 
 
+def test_a_run_of_another_length_is_another_training_and_older_names_of_the_images_are_known(tmp_path: Path) -> None:
+    cell = Cell("cifar10", "8/255", "symmetric", 40, "AT")
+    trial = trial_of(TABLE, cell, "ours", 0, Places(tmp_path))
+    for run, wanted in (
+        ({"data": "c10.npz", "epochs": 100}, True), ({"data": "c10.npz", "epochs": 24}, False),
+        ({"data": "cifar10-jpeg.npz", "epochs": 100}, False),
+    ):  # fmt: skip
+        reported = known(told(trial, natural=0.9, fgsm=0.8) | {"run": run})
+        assert is_done(trial_of(TABLE, cell, "ours", 0, Places(tmp_path, reported=reported)), TABLE.columns) == wanted
+
+
 REPORTS = sorted((Path(__file__).parents[2] / "results").glob("reproduce-*.json"))
 
 
@@ -204,12 +215,14 @@ REPORTS = sorted((Path(__file__).parents[2] / "results").glob("reproduce-*.json"
 def test_published_reports_of_older_versions_are_the_same_when_they_are_read_and_reported_again(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    published, name = json.loads(file.read_text()), file.stem.removeprefix("reproduce-")
+    published = json.loads(file.read_text())
+    name = published["name"]
     assert any("without_outliers_of" in run["run"] for run in published["runs"])  # a field that runs no longer have
     protocols = ",".join(dict.fromkeys(row["protocol"] for row in published["rows"]))
-    only = ",".join(dict.fromkeys(f"{name}={row[name]}" for row in published["rows"] for name in ("data", "eps")))
+    only = ",".join(dict.fromkeys(f"{field}={row[field]}" for row in published["rows"] for field in ("data", "eps")))
     flags = ["--known", str(file), "--protocol", protocols, "--only", only, "--out", str(tmp_path / "none")]
-    flags += ["--with-automatic"] if any(row["method"] == AUTOMATIC for row in published["rows"]) else []
+    for form, flag in {AUTOMATIC: "--with-automatic", MEASURED: "--with-measured"}.items():
+        flags += [flag] if any(row["method"] == form for row in published["rows"]) else []
     assert main(["paper", "reproduce", name, "--report", *flags, "--json", "--no-figure"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["rows"], again["runs"]) == (published["rows"], published["runs"])
@@ -248,6 +261,28 @@ def test_the_cost_of_a_run_is_its_operations_at_the_measured_rate() -> None:
     assert rate("cpu", "lenet") == pytest.approx(step / 0.508)
     training = 57_000 * 50 / 128 * step
     assert training < operations(trial) < 1.1 * training
-    assert seconds([trial, trial], "cuda") == pytest.approx(2 * operations(trial) / rate("cuda", "lenet"))
+    assert seconds([trial, trial], ACCURACY, "cuda") == pytest.approx(2 * operations(trial) / rate("cuda", "lenet"))
     standard = trial_of(artifact("table1"), Cell("mnist", "0.1", "none", 0, "ST"), "ours", 0, Places(Path("out")))
     assert operations(standard) < operations(trial) / 4
+
+
+def test_the_cost_that_is_left_has_scouts_and_autoattack_and_falls_with_every_epoch(tmp_path: Path) -> None:
+    table, places = artifact("autoattack"), Places(tmp_path)
+    plain, automatic = (
+        trial_of(table, Cell("cifar10", "8/255", "none", 0, name), "ours", 0, places) for name in ("AT", AUTOMATIC)
+    )
+    training, attack = (seconds([plain], columns, "cuda") for columns in (ACCURACY, ("autoattack",)))
+    assert training == pytest.approx(225, rel=0.1)  # measured
+    assert seconds([automatic], ACCURACY, "cuda") == pytest.approx(260, rel=0.1)
+    assert attack - training == pytest.approx(2 * 10 * 15, rel=0.1)  # last and chosen epoch, 15 s for 1,000 images
+    plain.folder.mkdir()
+    (plain.folder / "history.jsonl").write_text('{"epoch": 1}\n' * 25)
+    assert seconds([plain], ACCURACY, "cuda") == pytest.approx(0.75 * training)
+    finish_both(plain)
+    assert seconds([plain], ACCURACY, "cuda") == 0
+    assert seconds([plain], table.columns, "cuda") == pytest.approx(attack - training)
+
+
+def finish_both(trial: Trial) -> None:
+    """An invented result in a folder that is there."""
+    (trial.folder / "result.json").write_text(json.dumps({"last": {"epoch": 100}, "chosen": {"epoch": 40}}))

@@ -309,7 +309,7 @@ def test_kill_9_and_the_same_command_again_equal_an_unbroken_run(
         ([], "or --list"),
         (["tiny", "--list"], "or --list"),
         (["--list", "--only", "data=mnist"], "leave --list out"),
-        (["tiny", "--protocol", "their"], "known are authors, ours"),
+        (["tiny", "--protocol", "their"], "known are authors, authors-right, ours"),
         (["attacked", "--protocol", "authors"], "has no protocol 'authors'"),
         (["tiny", "--seeds", "-1"], "give whole numbers of 0 or more"),
         (["tiny", "--seeds", "x"], "is not a whole number"),

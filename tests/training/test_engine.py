@@ -171,12 +171,14 @@ def loop_by_hand(run: Run, model: nn.Module, state: State, data: Dataset) -> lis
             more = {"step_size": run.eps / 4 * share, "start": run.attack_start}
             attack = adversary(model, run.eps * share, run.attack_steps, generator, **more)
             loss = run.method.loss(Step(model, Batch(x, data.labels[index], index), attack, state, epoch))
+            mean += loss.detach() * (len(index) / N)
+            if not state.learns():
+                continue
             gradients = torch.autograd.grad(loss, [*learned, *scalars], allow_unused=True)
             sgd_by_hand(run, learned, list(gradients[: len(learned)]), speeds, rate)
             for scalar, gradient, sign in zip(scalars, gradients[len(learned) :], (-1, 1), strict=bool(scalars)):
                 if gradient is not None:  # there is none during the burn-in
                     scalar.data.add_(gradient, alpha=sign * rate)
-            mean += loss.detach() * (len(index) / N)
         state.end_epoch()
         epochs.append(mean)
     return epochs
