@@ -8,7 +8,10 @@ from pathlib import Path
 from markdown import grouped, measured_on, table_head, table_line
 
 NAME = "lost-class"
-ARMS = {"burn-in-2": "ours, two epochs of burn-in"}
+ARMS = {
+    "burn-in-2": "ours, two epochs of burn-in", "measured": "ours, scalars from measured losses",
+    "measured+burn-in-2": "ours, scalars from measured losses, two epochs of burn-in",
+}  # fmt: skip
 NOTE = """The first {epochs} epochs of ORAT on mnist, eps {eps}, {noise} {rate} % (`experiments/lost_class.py`). This cell of Table 1 is
 far below the paper's ([errata](errata.md), 13).
 

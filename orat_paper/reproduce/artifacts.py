@@ -168,7 +168,7 @@ def artifacts() -> dict[str, Artifact]:
     listed = (
         Artifact("table1", "Table 1: accuracy on MNIST, CIFAR-10 and CIFAR-100", table1),
         Artifact("autoattack", "AutoAttack", autoattack(), columns=("autoattack",), protocols=OURS,
-                 note="the paper has 20 % symmetric noise only; "
+                 note="their numbers are of 20 % symmetric noise; "
                  "the authors take the best of AutoAttack on the test set over all epochs"),
         Artifact("at-without", "AT without the outliers that AoRR finds", table("table_at_without_outliers"),
                  note="the paper gives no k and m for AoRR: ours are ORAT's"),
@@ -180,7 +180,7 @@ def artifacts() -> dict[str, Artifact]:
                  table("table_wide_resnet", model="wrn-32-10"), note="the schedule is Small-CNN's"),
         Artifact("wide-resnet-short", "WRN-32-10 on CIFAR-10, 20 % symmetric noise, few epochs",
                  table("table_wide_resnet", model="wrn-32-10"), protocols=OURS, fields=SHORT,
-                 note=f"{SHORT['epochs']} epochs in place of the paper's, for want of time: no reproduction"),
+                 note=f"{SHORT['epochs']} epochs of 100, for want of time: no reproduction"),
         Artifact("k-m", "the k and m of ORAT, and its accuracy",
                  tuple(cell for cell in table1 if cell.method == "ORAT")),
         Artifact("loss-curves", "the training loss of ORAT against epochs", loss_curves(), curves=True,
