@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from math import prod, sqrt
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -77,6 +81,36 @@ def exponential(x: Tensor, randomness: Randomness) -> Tensor:
     if isinstance(randomness, Generator):
         return torch.empty_like(x).exponential_(generator=randomness)
     return torch.empty_like(x).copy_(-randomness.uniform(x.shape[1:]).log())
+
+
+CPU = torch.device("cpu")
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Seeds the global generators of torch, Python and NumPy for a user's code; restores all states afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        # Not torch.manual_seed, which would also seed other GPUs, whose state is not restored.
+        torch.default_generator.manual_seed(seed)
+        for gpu in devices:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+def global_states(device: torch.device = CPU) -> Hashable:
+    """The states of the global generators of torch, Python and NumPy."""
+    torch_states = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    numpy = np.random.get_state(legacy=False)["state"]
+    return random.getstate(), numpy["key"].tobytes(), numpy["pos"], *(bytes(state.numpy()) for state in torch_states)
 
 
 # As int64, whose products wrap around.
