@@ -20,7 +20,7 @@ from orat.core.types import Images, PerSample
 if TYPE_CHECKING:
     Norm: TypeAlias = Literal["linf", "l2", "l1"]
 else:
-    Norm = str | float  # `Threat` reads other spellings, and refuses unknown norms with a list of the known norms
+    Norm = str | int | float  # `Threat` reads other spellings, and refuses unknown norms with a list of the known norms
 
 NORMS: tuple[Norm, ...] = ("linf", "l2", "l1")
 L1_SHARE = 0.01  # of the features move in one l1 step, at least one: true steepest ascent moves a single one
@@ -297,4 +297,4 @@ def check_features(threat: Threat, x: Images) -> None:
     outside = flat(~((x >= low) & (x <= high))).any(0).nonzero().flatten().tolist()
     if outside:
         values = f"{flat(x)[:, outside[0]].min():g} to {flat(x)[:, outside[0]].max():g}"
-        raise InputError(f"feature {outside[0]} runs from {values}: give the threat bounds that hold for all inputs")
+        raise InputError(f"feature {outside[0]} of the inputs runs from {values}: give bounds that hold for all inputs")

@@ -87,7 +87,7 @@ def given_places(against: str, values: Iterable[float | int]) -> list[float | in
 def attack_of(against: str, value: float | int) -> PGD:
     """PGD with steps of 2.5 radii in all, at most a radius each."""
     steps = 20 if against == "eps" else int(value)
-    return PGD(steps, step=min(1.0, 2.5 / steps))
+    return PGD(steps, step=min(1.0, 2.5 / steps), inward=False)
 
 
 def point(against: str, value: float | int, accuracy: float, examples: int) -> dict[str, float | int]:

@@ -58,10 +58,13 @@ def as_dataset(data: Any) -> Dataset:
 
 def columns(data: Any) -> Iterator[tuple[Tensor, ...]]:
     """The inputs and the labels of a torch data set."""
-    try:
-        samples = [data[place] for place in range(len(data))]
-    except (TypeError, KeyError):
-        raise InputError(f"the data are a {type(data).__name__}: give inputs and labels, or a torch data set") from None
+    samples = (
+        []
+        if isinstance(data, Tensor | np.ndarray) or not hasattr(data, "__getitem__")
+        else [data[i] for i in range(len(data))]
+    )
+    if not samples:
+        raise InputError(f"the data are a {type(data).__name__}: give inputs and labels, or a torch data set")
     return zip(*([torch.as_tensor(part) for part in sample] for sample in samples), strict=True)
 
 
