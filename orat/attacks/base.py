@@ -35,6 +35,7 @@ class Attack:
     exact: ClassVar[bool] = False  # whether matrix products need full float32 precision on a GPU
     any_bounds: ClassVar[bool] = False  # whether threats other than [0, 1] without a scale are possible
     mode: str = "eval"  # of the network during the attack: eval or train
+    follows_gradients: ClassVar[bool] = True  # whether the attack stands still where no gradient reaches the input
 
     def __call__(
         self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
@@ -134,7 +135,7 @@ def wrong(model: nn.Module, adv: Images, y: Labels) -> Tensor:
 
 
 def slope(losses: PerSample, x: Images) -> Images:
-    """The gradient of each loss by its input; 0 where the network cuts the graph or the gradient is not finite."""
+    """The gradient of each loss by its input; 0 where the gradient is not finite."""
     return gradient_of(losses, x).nan_to_num(0, 0, 0)
 
 
@@ -153,16 +154,34 @@ def gradient_at(objective: Callable[[Images], PerSample], x: Images) -> Images:
 
 
 def gradient_of(losses: PerSample, x: Images) -> Images:
-    """The gradient of each loss by its input; 0 where the network cuts the graph."""
+    """The gradient of each loss by its input; refuses a network that cuts the graph, where attacks stand still."""
+    gradient = reaching(losses, x)
+    if gradient is None:
+        raise cut_graph()
+    return gradient
+
+
+def reaching(losses: PerSample, x: Images) -> Images | None:
+    """The gradient of each loss by its input; None where the network cuts the graph."""
     if not losses.requires_grad:
-        return torch.zeros_like(x)
+        return None
     (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
-    return torch.zeros_like(x) if gradient is None else gradient
+    return gradient
 
 
-def moved(adv: Images, gradient: Images, x: Images, threat: Threat, step_size: float) -> Images:
+def cut_graph() -> InputError:
+    """The error for logits whose gradient does not reach the input."""
+    if torch.is_inference_mode_enabled():
+        return InputError("torch.inference_mode() hides gradients from attacks: leave it, or use torch.no_grad()")
+    return InputError(
+        "no gradient of the network reaches its input, as behind detach(), no_grad() or NumPy in its forward: "
+        "remove what cuts the graph, or give only attacks without gradients (square)"
+    )
+
+
+def moved(adv: Images, gradient: Images, x: Images, threat: Threat, step_size: float, inward: bool = True) -> Images:
     """One step along the gradient and back into the threat; no step where the gradient is not finite."""
-    return threat.project(adv + step_size * threat.ascend(gradient.nan_to_num(0, 0, 0), adv), x)
+    return threat.project(adv + step_size * threat.ascend(gradient.nan_to_num(0, 0, 0), adv, inward), x)
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from orat.attacks.base import GRADIENT, Attack, frozen, slope
+from orat.attacks.base import GRADIENT, Attack, cut_graph, frozen, slope
 from orat.attacks.threat import Threat, ThreatLike, flat, per_sample
 from orat.core.errors import InputError
 from orat.core.losses import margin
@@ -141,6 +141,8 @@ class CarliniWagner(Attack):
             adv = (point.tanh() + 1) / 2
             squared = flat(adv - x).square().sum(1)
             lead = margin(model(adv), y)
+            if not lead.requires_grad:
+                raise cut_graph()
             objective = squared + constant * (self.confidence - lead).clamp(min=0)
             gradient = slope(objective, point)
         adv, squared, objective = adv.detach(), squared.detach(), objective.detach()

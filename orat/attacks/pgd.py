@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ class PGD(Ascent):
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     mode: str = "eval"  # of the network during the attack; eval: running statistics, no dropout
     restarts: int = 1  # a restart attacks the samples that withstood the attempts before
+    inward: bool = True  # whether an l2 step leaves out features that it would push out of the bounds
 
     def __post_init__(self) -> None:
         if self.steps < 0:
@@ -85,9 +87,10 @@ class PGD(Ascent):
     ) -> Images:
         """The inputs after all steps along a gradient."""
         step_size = threat.eps * self.step if self.step_size is None else self.step_size
+        step = (move or moved) if self.inward else partial(moved, inward=False)
         adv = self.begin(x, threat, randomness)
         for _ in range(self.steps):
-            adv = (move or moved)(adv, uphill(adv), x, threat, step_size)
+            adv = step(adv, uphill(adv), x, threat, step_size)
         return adv
 
     def begin(self, x: Images, threat: Threat, randomness: Randomness) -> Images:

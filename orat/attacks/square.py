@@ -30,6 +30,7 @@ class Square(Attack):
     """Tries squares of random place and sign, and keeps a square that raises the margin; per sample."""
 
     half: ClassVar[torch.dtype | None] = torch.float16  # its digits resolve the small gains of late queries
+    follows_gradients: ClassVar[bool] = False
 
     queries: int = 5000
 
@@ -82,7 +83,7 @@ class Square(Attack):
         def step(best: Images, value: PerSample, wrong: Tensor, numbers: Tensor) -> tuple[Tensor, ...]:
             proposed = squares.propose(best, share, numbers)
             new_value, new_wrong = ask_changed(model, proposed, best, shape, y)
-            better = (new_value > value) & ~wrong
+            better = ((new_value > value) | new_wrong) & ~wrong  # of equal logits, the first wins: no margin grows
             best = torch.where(per_sample(better, best), proposed, best)
             return best, torch.where(better, new_value, value), wrong | (better & new_wrong)
 

@@ -25,9 +25,10 @@ ATTACKS: dict[str, Attack] = {
     "pgd20": PGD(20),
     "cw": PGD(30, loss=cw),
     # Goodfellow et al. (2015): no random start. Madry et al. (2018): steps of 2.5 radii in all. CW: plain margin.
-    "fgsm-plain": PGD(1, step=1.0, start="none"),
-    "pgd20-madry": PGD(20, step=2.5 / 20),
-    "cw-margin": PGD(30, step=2.5 / 30, loss=margin),
+    # In l2, their steps do not see the bounds.
+    "fgsm-plain": PGD(1, step=1.0, start="none", inward=False),
+    "pgd20-madry": PGD(20, step=2.5 / 20, inward=False),
+    "cw-margin": PGD(30, step=2.5 / 30, loss=margin, inward=False),
     # Carlini & Wagner (2017), the nearest adversarial point in l2.
     "cw-l2": CarliniWagner(),
     # AutoAttack and its parts; APGD-DLR belongs to its longer version.

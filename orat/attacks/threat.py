@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from orat.core.errors import InputError, unknown
-from orat.core.options import number
+from orat.core.options import norm_of, number
 from orat.core.random import Randomness, exponential, normal, uniform
 from orat.core.types import Images, PerSample
 
 if TYPE_CHECKING:
     Norm: TypeAlias = Literal["linf", "l2", "l1"]
 else:
-    Norm = str  # `Threat` refuses unknown norms itself, with a list of the known norms
+    Norm = str | int | float  # `Threat` reads other spellings, and refuses unknown norms with a list of the known norms
 
 NORMS: tuple[Norm, ...] = ("linf", "l2", "l1")
 L1_SHARE = 0.01  # of the features move in one l1 step, at least one: true steepest ascent moves a single one
@@ -42,8 +42,9 @@ class Threat:
     scale: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            raise unknown("norm", self.norm, NORMS)
+        if norm_of(self.norm) not in NORMS:
+            raise unknown("norm", str(self.norm), NORMS)
+        object.__setattr__(self, "norm", norm_of(self.norm))
         for field in fields(self):
             if field.name != "norm":
                 object.__setattr__(self, field.name, as_floats(getattr(self, field.name)))
@@ -82,9 +83,11 @@ class Threat:
         """Random inputs, uniform in the ball around x, clipped to the bounds."""
         return self.project(x + self.scaled(self.eps * BALLS[self.norm].start(self, x, randomness)), x)
 
-    def ascend(self, gradient: Images, adv: Images) -> Images:
-        """The steepest step of size 1 from adv along the gradient."""
-        return BALLS[self.norm].ascend(self, gradient, adv)
+    def ascend(self, gradient: Images, adv: Images, inward: bool = True) -> Images:
+        """The steepest step of size 1 from adv along the gradient; if not `inward`, l2 does not see the bounds."""
+        if self.norm == "l1" or (self.norm == "l2" and inward):
+            gradient = self.inward(gradient, adv)
+        return BALLS[self.norm].ascend(self, gradient)
 
     def project(self, moved: Images, x: Images) -> Images:
         """The moved inputs, brought back into the ball around x and into the bounds."""
@@ -140,7 +143,7 @@ class Ball:
     """One norm: random points of the unit ball, the steepest unit step, the way back into the ball, and the length."""
 
     start: Callable[[Threat, Images, Randomness], Images]
-    ascend: Callable[[Threat, Images, Images], Images]
+    ascend: Callable[[Threat, Images], Images]
     project: Callable[[Threat, Images, Images], Images]
     length: Callable[[Tensor], PerSample]
 
@@ -166,21 +169,21 @@ def l1_start(threat: Threat, x: Images, randomness: Randomness) -> Images:
     return signs * sizes / per_sample(flat(sizes).sum(1) + slack, x)
 
 
-def linf_ascend(threat: Threat, gradient: Images, adv: Images) -> Images:
+def linf_ascend(threat: Threat, gradient: Images) -> Images:
     """The sign of the gradient; the projection clips steps out of the bounds."""
     return threat.scaled(gradient.sign())
 
 
-def l2_ascend(threat: Threat, gradient: Images, adv: Images) -> Images:
+def l2_ascend(threat: Threat, gradient: Images) -> Images:
     """The direction of the gradient; 0 where the gradient is 0."""
-    gradient = threat.scaled(threat.inward(gradient, adv))
+    gradient = threat.scaled(gradient)
     tiny = torch.finfo(gradient.dtype).tiny
     return threat.scaled(gradient / per_sample(flat(gradient).norm(dim=1).clamp(min=tiny), gradient))
 
 
-def l1_ascend(threat: Threat, gradient: Images, adv: Images) -> Images:
+def l1_ascend(threat: Threat, gradient: Images) -> Images:
     """The signs of the largest partial derivatives, in equal shares."""
-    rows = flat(threat.scaled(threat.inward(gradient, adv)))
+    rows = flat(threat.scaled(gradient))
     count = max(1, int(L1_SHARE * rows.shape[1]))
     largest = rows.abs().topk(count, dim=1).indices
     chosen = torch.zeros_like(rows).scatter(1, largest, 1 / count)
@@ -293,8 +296,5 @@ def check_features(threat: Threat, x: Images) -> None:
     low, high = threat.bounds(x)
     outside = flat(~((x >= low) & (x <= high))).any(0).nonzero().flatten().tolist()
     if outside:
-        values = flat(x)[:, outside[0]]
-        raise InputError(
-            f"feature {outside[0]} of the inputs runs from {values.min():g} to {values.max():g}, out of the bounds of "
-            f"the threat: give bounds that hold for all inputs"
-        )
+        values = f"{flat(x)[:, outside[0]].min():g} to {flat(x)[:, outside[0]].max():g}"
+        raise InputError(f"feature {outside[0]} of the inputs runs from {values}: give bounds that hold for all inputs")

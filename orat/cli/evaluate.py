@@ -11,15 +11,16 @@ from orat.cli.cards import lines
 from orat.cli.flags import add_command, add_places, listed, read
 from orat.cli.tables import print_curve, print_json, print_report, say
 from orat.core.errors import InputError
-from orat.core.options import number, size, whole
+from orat.core.options import in_pixels, number, radius_label, size, whole
+from orat.core.registry import IN_MEMORY, check_trust, names_code
 from orat.training.defaults import defaults_for
-from orat.training.run import read_run
+from orat.training.run import Run, read_run
 
 if TYPE_CHECKING:
     from torch import nn
 
     from orat.attacks.threat import Threat
-    from orat.data.source import Dataset
+    from orat.data.source import Dataset, Splits
     from orat.evaluation.report import Plan
 
 EVALUATIONS = Path("runs") / "evaluations"  # of networks without a run folder
@@ -32,13 +33,16 @@ def add(commands: Any) -> None:
     names = ", ".join(("pgdN", "pgdNxR (N steps, R restarts)", *lines("attacks")))
     one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
     one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {names}")
-    one.add_argument("--eps", help="radius (default: the run's), such as 8/255")
-    one.add_argument("--norm", help="norm (default: the run's): linf, l2 or l1")
+    one.add_argument("--eps", help="radius, such as 8/255 (default: the run's; without RUN there is none)")
+    one.add_argument("--norm", help="norm: linf, l2 or l1 (default: the run's, else linf)")
     one.add_argument("--examples", metavar="N", help="only the first N test images (of a folder: N of all classes)")
     one.add_argument("--weights", help="of a run: last or chosen epoch (default: last); with --model: a file")
-    one.add_argument("--model", metavar="MODULE:FUNCTION", help="function that returns a torch module, instead of RUN")
-    one.add_argument("--data", help="with --model: the data set, as in `orat train`")
-    one.add_argument("--image-size", metavar="HxW", help="with --data: resize the folder's images to this")
+    one.add_argument(
+        "--model", metavar="MODULE:FUNCTION", help="function that returns a torch module: instead of RUN, or the run's"
+    )
+    one.add_argument("--data", help="with --model: the data set, as in `orat train`; of a run: its code or memory")
+    one.add_argument("--trust", action="store_true", help="run the code that the run names as its network or data")
+    one.add_argument("--image-size", metavar="HxW", help="without RUN: resize the folder's images to this")
     one.add_argument("--seed", help="seed of the attacks (default: the run's)")
     one.add_argument("--precision", default="auto", help="of the attacks: auto, half, float32 (default: auto)")
     one.add_argument("--batch-size", metavar="N", help="samples at a time; does not change the result")
@@ -78,7 +82,7 @@ def run(arguments: Namespace) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network, its test images, the default threat, and the folder of its reports."""
+    """A network, its test samples, the default threat, and the folder of its reports."""
 
     model: nn.Module
     test: Dataset
@@ -89,52 +93,61 @@ class Subject:
 
 def subject_of(arguments: Namespace) -> Subject:
     """The network that the flags name."""
-    data_dir = read(arguments, "data_dir", Path)
+    if arguments.run is None and arguments.model is None:
+        raise InputError("give a run's folder, or --model package.module:function with --data")
+    if arguments.run is None and arguments.data is None:
+        raise InputError("--model without --data: name the data set to test on, such as --data cifar10")
+    if arguments.run is not None and arguments.image_size is not None:
+        raise InputError("--image-size is for --model with --data; a run has its own size: leave it out")
     examples = read(arguments, "examples", whole)
-    image_size = read(arguments, "image_size", size)
-    if (arguments.run is None) == (arguments.model is None):
-        raise InputError("give either a run's folder, or --model package.module:function with --data")
-    if (arguments.model is None) != (arguments.data is None):
-        raise InputError("--model and --data go together: the network, and the data set to test it on")
-    if arguments.image_size is not None and arguments.data is None:
-        raise InputError("--image-size is for --data; a run has its own size: leave it out")
-    if arguments.model is None:
-        which = arguments.weights or "last"
-        return of_run(Path(arguments.run), which, data_dir, examples, arguments.device)
-    weights = read(arguments, "weights", Path)
-    return of_function(arguments.model, weights, arguments.data, data_dir, image_size, examples, arguments.device)
+    if examples is not None and examples < 1:
+        raise InputError(f"examples = {examples}: give 1 or more")
+    return of_function(arguments) if arguments.run is None else of_run(arguments, read_run(Path(arguments.run)))
 
 
-def of_run(
-    folder: Path, weights: str = "last", data_dir: Path | None = None, examples: int | None = None, device: str = "auto"
-) -> Subject:
-    """The network of a finished run and the test images of its data set."""
+def of_run(arguments: Namespace, run: Run) -> Subject:
+    """The network of a finished run, and the test samples of its data set."""
+    from orat.core.device import choose_device
     from orat.training.load import load_model
+    from orat.training.setup import read_data
 
-    run = read_run(folder)
-    model = load_model(folder, weights, device)
-    columns = {"target": run.target, "bounds": run.bounds, "frozen": run.frozen}
-    test = first_test_images(run.data, data_dir, run.image_size, examples, **columns)
+    for what in ("model", "data"):
+        check_named(getattr(run, what), what, getattr(arguments, what), arguments.trust)
+    folder, device = Path(arguments.run), choose_device(arguments.device)
+    model = load_model(folder, arguments.weights or "last", arguments.device, arguments.model, arguments.trust)
+    run, splits = read_data(replace(run, data=arguments.data or run.data), read(arguments, "data_dir", Path), device)
+    test = first_of_test(splits, run.data, read(arguments, "examples", whole))
     return Subject(model, test, run.threat_in(test.domain), run.seed, folder / "evaluations")
 
 
-def of_function(
-    function: str,
-    weights: Path | None,
-    data: str,
-    data_dir: Path | None = None,
-    image_size: tuple[int, int] | None = None,
-    examples: int | None = None,
-    device: str = "auto",
-) -> Subject:
-    """The network that package.module:function returns, [0, 1] in, logits out, and the test images of a data set."""
+def check_named(recorded: str, what: str, given: str | None, trust: bool) -> None:
+    """Refuses a part of a run that this command must name, and a name for a part that the run has itself."""
+    is_gone = recorded.startswith(IN_MEMORY)
+    if given is None and is_gone:
+        raise InputError(f"the {what} of the run was {recorded}: name it as code, as in --{what} package.module:name")
+    if given is None:
+        check_trust(recorded, what, trust)
+    elif not (is_gone or names_code(recorded)):
+        raise InputError(f"the {what} of the run is {recorded}: leave --{what} {given} out, or leave out the run")
+
+
+def of_function(arguments: Namespace) -> Subject:
+    """The network that package.module:function returns, in evaluation mode, and the test samples of a data set."""
     from orat.attacks.threat import Threat
     from orat.core.device import choose_device
     from orat.models.external import load_external
 
-    test = first_test_images(data, data_dir, image_size, examples)
-    model = load_external(function, weights, choose_device(device))
-    return Subject(model, test, Threat(defaults_for(data).get("eps", 8 / 255)), 0, EVALUATIONS)
+    if arguments.eps is None:
+        usual = defaults_for(arguments.data).get("eps", 8 / 255)
+        example = f"--eps {radius_label(usual, in_pixels(usual, 'linf'))}"
+        raise InputError(f"--eps is missing: give the radius of the attacks, such as {example} for {arguments.data}")
+    threat = Threat(read(arguments, "eps", number), arguments.norm or "linf")
+    places = read(arguments, "data_dir", Path), read(arguments, "image_size", size)
+    test = first_test_images(arguments.data, *places, read(arguments, "examples", whole))
+    bounds = test.domain
+    weights, device = read(arguments, "weights", Path), choose_device(arguments.device)
+    model = load_external(arguments.model, weights, device).eval()
+    return Subject(model, test, replace(threat, low=bounds.low, high=bounds.high, scale=bounds.scale), 0, EVALUATIONS)
 
 
 def first_test_images(
@@ -144,26 +157,29 @@ def first_test_images(
     examples: int | None,
     **columns: Any,
 ) -> Dataset:
-    """The first test images of a data set."""
+    """The first test samples of a data set."""
     from orat.data.catalog import load
 
-    if examples is not None and examples < 1:
-        raise InputError(f"examples = {examples}: give 1 or more")
-    test = load(name, data_dir, image_size, **columns).test
-    if test is None:
+    return first_of_test(load(name, data_dir, image_size), name, examples)
+
+
+def first_of_test(splits: Splits, name: str, examples: int | None) -> Dataset:
+    """The first samples of the test part."""
+    if splits.test is None:
         raise InputError(f"the data set {name} has no test part: add a folder test/ beside train/")
-    return test if examples is None else test.first(examples)
+    return splits.test if examples is None else splits.test.first(examples)
 
 
 def plan_of(arguments: Namespace, subject: Subject) -> Plan:
     """The attacks that the flags ask for."""
     from orat.evaluation.report import Plan
 
-    threat, norm = subject.threat, arguments.norm or subject.threat.norm
+    threat, seed = subject.threat, subject.seed
+    radius: float = read(arguments, "eps", number, threat.eps)
     return Plan(
-        replace(threat, eps=read(arguments, "eps", number, threat.eps), norm=norm),
+        replace(threat, eps=radius, norm=arguments.norm or threat.norm),
         attacks=listed(arguments.attacks),
-        seed=read(arguments, "seed", whole, subject.seed),
+        seed=read(arguments, "seed", whole, seed),
         precision=arguments.precision,
         batch_size=read(arguments, "batch_size", whole),
         table=read(arguments, "table", Path),

@@ -29,6 +29,12 @@ def number(text: str) -> float:
         raise InputError(f"{text!r} is not a number: write it as 0.03 or 8/255") from None
 
 
+def norm_of(given: object) -> str:
+    """The name of a norm from its usual spellings: linf for inf or "Linf", l2 for 2 or "L_2", l1 for 1."""
+    text = str(given).lower().replace("_", "").replace("-", "").removesuffix(".0").removeprefix("l")
+    return f"l{text.removesuffix('inity')}"
+
+
 def whole(text: str) -> int:
     """A whole number."""
     try:

@@ -26,6 +26,7 @@ from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, metered
 from orat.evaluation.searchers import quick, sees_margins
+from orat.evaluation.subject import device_of, prepared
 
 BATCH = 250  # samples at a time on a CPU
 
@@ -35,14 +36,17 @@ Searchers = Callable[[Attack], nn.Module | None]  # a faster form of the network
 
 def evaluate(
     model: nn.Module,
-    data: Dataset,
+    data: Any,
     attacks: Attacks,
     threat: ThreatLike,
     seed: int = 0,
     display: Display = SILENT,
     searchers: Searchers | None = None,
 ) -> dict[str, float]:
-    """The accuracy on clean inputs, as "natural", and under each attack."""
+    """The accuracy on clean inputs, as "natural", and under each attack.
+
+    Data are a data set of orat or of torch, or inputs in [0, 1] and labels as a pair of arrays or tensors.
+    """
     attacks = named(attacks)
     right = correct(model, data, attacks, threat, seed, display, searchers=searchers)
     return {name: right[name].double().mean().item() for name in ("natural", *attacks)}
@@ -50,7 +54,7 @@ def evaluate(
 
 def correct(
     model: nn.Module,
-    data: Dataset,
+    data: Any,
     attacks: Attacks,
     threat: ThreatLike,
     seed: int = 0,
@@ -70,6 +74,7 @@ def correct(
     threat, attacks = Threat.of(threat), named(attacks)
     for attack in attacks.values():
         attack.check_threat(threat)
+    model, data = prepared(model, data, attacks, seed, display)
     natural = predict(model, data) == data.labels
     if searchers is None and precision != "float32":
         searchers = partial(quick, model, precision=precision, device=device_of(model))
@@ -252,8 +257,3 @@ def default_batch(model: nn.Module, data: Dataset) -> int:
     if device_of(model).type == "cpu":
         return BATCH
     return max(GPU_VALUES // data.images[0].numel(), 16)
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """The device of the parameters."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))

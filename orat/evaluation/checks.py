@@ -13,7 +13,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import frozen
+from orat.attacks.base import frozen, reaching
 from orat.attacks.pgd import PGD
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import Display
@@ -22,13 +22,13 @@ from orat.core.losses import cross_entropy, margin
 from orat.core.types import Images, Labels, Logits, PerSample
 from orat.data.loader import as_input
 from orat.data.source import Dataset
+from orat.evaluation.subject import Averaged, differ
 
 SAMPLES = 200  # for the checks of the network
 CANDIDATES = 400  # for the gradient checks: an accuracy of a quarter is enough to fill them
 PROBED = 100  # correctly classified samples; 175 gradients each cost as much as PGD-20 on 900 samples
 STANDARD_ERRORS = 2.0  # a larger difference is no chance: equal accuracies differ so much in 2 of 100 cases
 
-ROUNDING = 1e-4  # of the largest logit: smaller differences come from the order of sums on a GPU
 PROBABILITY = 1e-4  # rows of a float32 softmax sum to 1 more closely, and rows of logits hardly ever do
 RESCALED = 0.05  # networks trained in [0, 1] gain at most 2 points on another scale
 KNOWN = 0.4  # least accuracy on the right scale: a collapsed network came to 0.3 on one scale
@@ -49,6 +49,8 @@ def check_model(model: nn.Module, data: Dataset, mode_given: bool) -> list[str]:
     with frozen(model), torch.no_grad(), own_chance(model):
         x, y = drawn(data, SAMPLES, model)
         logits = checked(model(x), len(x), len(data.classes))
+        if isinstance(model, Averaged):  # on another scale, the noise weighs less, wherever the normalization lies
+            return [*mode_warnings(model.model, mode_given), model.note]
         scale = scale_warnings(model, x, y, logits.argmax(1) == y)
         return [*mode_warnings(model, mode_given), *random_warnings(logits, model(x)), *scale]
 
@@ -108,8 +110,8 @@ def mode_warnings(model: nn.Module, came_in_train_mode: bool) -> Iterator[str]:
 
 def random_warnings(first: Logits, second: Logits) -> Iterator[str]:
     """Different logits for equal inputs."""
-    difference = float((first - second).abs().max())
-    if difference > ROUNDING * float(first.abs().max()):
+    if differ(first, second):
+        difference = float((first - second).abs().max())
         yield (
             f"the network is random: its logits for the same {len(first)} inputs differ by up to {difference:.2g}, "
             f"and accuracy under attack is overestimated, so remove the randomness, or attack its average"
@@ -144,7 +146,7 @@ def flat_warnings(model: nn.Module, x: Images, y: Labels, threat: Threat, seed: 
     slope, lead_slope = (
         torch.fmax(steepest(model, loss, x, y), steepest(model, loss, near, y)) for loss in (cross_entropy, margin)
     )
-    changing = (model(x) != model(near)).any(1)  # a dead ReLU is truly flat
+    changing = (model(x) != model(near)).any(1) | (slope < 0)  # a dead ReLU is truly flat, a cut graph is not
     tiny = torch.finfo(slope.dtype).tiny  # smaller numbers have lost digits, and are 0 on many GPUs
     zero = (slope < tiny) & changing
     causes = {
@@ -162,14 +164,12 @@ def flat_warnings(model: nn.Module, x: Images, y: Labels, threat: Threat, seed: 
 
 
 def steepest(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], x: Images, y: Labels) -> PerSample:
-    """The largest partial derivative of the loss at each input; 0 where the network cuts the graph."""
+    """The largest partial derivative of the loss at each input; -1 where the network cuts the graph."""
     with torch.enable_grad():
         x = x.detach().clone().requires_grad_()
         losses = loss(model(x), y)
-        if not losses.requires_grad:
-            return torch.zeros_like(losses)
-        (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
-    return torch.zeros_like(losses) if gradient is None else gradient.flatten(1).abs().amax(1)
+        gradient = reaching(losses, x)
+    return torch.full_like(losses, -1) if gradient is None else gradient.flatten(1).abs().amax(1)
 
 
 def attack_warnings(

@@ -22,6 +22,7 @@ from orat.core.plots import write_figure
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.evaluation.report import interval
+from orat.evaluation.subject import prepared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ GREEN, ORANGE, RED = "#2e7d32", "#e8710a", "#b3261e"
 
 def curve(
     model: nn.Module,
-    data: Dataset,
+    data: Any,
     against: str,
     threat: ThreatLike,
     values: Iterable[float | int] | None = None,
@@ -50,13 +51,14 @@ def curve(
     check_curve(against, threat)
     places = default_places(against, threat) if values is None else given_places(against, values)
     threats = {value: replace(threat, eps=value) if against == "eps" else threat for value in places}
+    model, data = prepared(model, data, {}, seed)
     points = []
     for value, bound in threats.items():
         attacks = {f"{against} {value:.8g}": attack_of(against, value)} if value else {}
         accuracy = evaluate(model, data, attacks, bound, seed, display)
         points.append(point(against, value, [*accuracy.values()][-1], len(data)))
     return {
-        "against": against, "eps": threat.eps, "norm": threat.norm, "examples": len(data), "attack": ATTACKS[against],
+        "against": against, **threat.record(), "examples": len(data), "attack": ATTACKS[against],
         "step_size": STEP_SIZE, "points": points, "warnings": rises(points, against, threat, len(data)),
     }  # fmt: skip
 
@@ -85,7 +87,7 @@ def given_places(against: str, values: Iterable[float | int]) -> list[float | in
 def attack_of(against: str, value: float | int) -> PGD:
     """PGD with steps of 2.5 radii in all, at most a radius each."""
     steps = 20 if against == "eps" else int(value)
-    return PGD(steps, step=min(1.0, 2.5 / steps))
+    return PGD(steps, step=min(1.0, 2.5 / steps), inward=False)
 
 
 def point(against: str, value: float | int, accuracy: float, examples: int) -> dict[str, float | int]:

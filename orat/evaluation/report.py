@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from orat.attacks.base import frozen, slope
+from orat.attacks.base import cut_graph, frozen, reaching
 from orat.attacks.own import try_out
 from orat.attacks.suite import PAPER, suite
 from orat.attacks.threat import Norm, Threat
@@ -27,16 +27,18 @@ from orat.core.files import check_table, replace_file, write_table
 from orat.core.registry import digest_of, names_code
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation.accuracy import Searchers, correct, device_of, predict
+from orat.evaluation.accuracy import Searchers, correct, predict
 from orat.evaluation.checks import check_gradients, check_model, check_results
 from orat.evaluation.progress import Journal, JournalFile
 from orat.evaluation.searchers import PRECISIONS, searches_in
+from orat.evaluation.subject import device_of, prepared
 
 TRIED = 4  # samples to try an attack of the user on
 REFERENCE = "autoattack-reference"
 HALVES = (torch.bfloat16, torch.float16)  # of searches
 # Raised when attacks find other adversarial inputs than before, so that old journals are refused.
-VERDICTS: dict[Norm, int] = {"linf": 1, "l2": 1, "l1": 2}  # l1: an exact projection where a bound holds just eps
+# l2: textbook attacks with the plain gradient; l1: an exact projection where a bound holds just eps
+VERDICTS: dict[Norm, int] = {"linf": 1, "l2": 2, "l1": 2}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Plan:
 
 def examine(
     model: nn.Module,
-    data: Dataset,
+    data: Any,
     plan: Plan,
     folder: Path | None = None,
     display: Display = SILENT,
@@ -74,13 +76,16 @@ def examine(
     searchers: Searchers | None = None,
 ) -> dict[str, Any]:
     """The report. A folder receives report, table of samples and journal; `again` drops the journal found there."""
-    attacks = suite(plan.attacks)
+    if torch.is_inference_mode_enabled():  # which also the checks of gradients cannot see through
+        raise cut_graph()
+    attacks, mode_given = suite(plan.attacks), model.training
+    model, data = prepared(model, data, attacks, plan.seed)
     for attack in attacks.values():
         attack.check_data(plan.threat, data.shape, len(data.classes))
     for name in filter(names_code, attacks):
         few = data.first(TRIED).to(device_of(model))
         try_out(attacks[name], name, model, as_input(few.images), few.labels, plan.threat)
-    warnings = check_model(model, data, model.training)
+    warnings = check_model(model, data, mode_given)
     began = time.perf_counter()
     with opened(folder, setting(model, data, plan), again) as journal:
         if journal.warnings is None:
@@ -127,7 +132,7 @@ def setting(model: nn.Module, data: Dataset, plan: Plan) -> dict[str, Any]:
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     digest.update(repr(fingerprint(model, data)).encode())
     code = {name: digest_of(name) for name in filter(names_code, plan.attacks)}
-    halves = [str(dtype) for dtype in HALVES if searches_in(dtype, plan.precision, device_of(model))]
+    halves = [str(dtype) for dtype in HALVES if searches_in(dtype, plan.precision, device_of(model), model)]
     return {
         "model": digest.hexdigest()[:16], "data": data.fingerprint(), **plan.threat.record(), "seed": plan.seed,
         "halves": halves, "attacks": VERDICTS[plan.threat.norm],
@@ -140,12 +145,14 @@ def fingerprint(model: nn.Module, data: Dataset) -> tuple[Any, Any]:
     x = as_input(data.images[:16].to(device)).requires_grad_()
     with frozen(model), torch.enable_grad(), torch.random.fork_rng([device] if x.is_cuda else []):
         logits = model(x)
-        gradient = slope(logits.sum(1), x)
-    return (100 * logits).round().tolist(), gradient.flatten(1).any(1).tolist()
+        gradient = reaching(logits.sum(1), x)
+    reached = torch.zeros_like(x) if gradient is None else gradient.nan_to_num(0, 0, 0)
+    return (100 * logits).round().tolist(), reached.flatten(1).any(1).tolist()
 
 
-def report_folder(where: Path, model: nn.Module, data: Dataset, plan: Plan) -> Path:
+def report_folder(where: Path, model: nn.Module, data: Any, plan: Plan) -> Path:
     """The folder for the reports of this setting."""
+    model, data = prepared(model, data, {}, plan.seed)
     return where / hashlib.sha256(json.dumps(setting(model, data, plan)).encode()).hexdigest()[:10]
 
 

@@ -10,6 +10,7 @@ from orat.core.device import able
 from orat.core.errors import unknown
 from orat.core.losses import margin
 from orat.core.types import Images, Labels
+from orat.evaluation.subject import Averaged
 
 PRECISIONS = ("auto", "half", "float32")
 TOLERANCE = 0.1  # of the margin on the clean input
@@ -31,17 +32,17 @@ class Quick(nn.Module):
 
 
 def quick(model: nn.Module, attack: Attack, precision: str, device: torch.device) -> nn.Module | None:
-    """The network in half precision, where the attack and the device allow."""
+    """The network in half precision, where the attack, the network and the device allow."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    if attack.half is None or not searches_in(attack.half, precision, device):
+    if attack.half is None or not searches_in(attack.half, precision, device, model):
         return None
     return Quick(model, attack.half)
 
 
-def searches_in(dtype: torch.dtype, precision: str, device: torch.device) -> bool:
-    """Whether searches run in this half precision; with auto, where the device is fast in it."""
-    return precision == "half" or (precision == "auto" and able(device, dtype))
+def searches_in(dtype: torch.dtype, precision: str, device: torch.device, model: nn.Module) -> bool:
+    """Whether searches run in this half precision; with auto, where the device is fast in it; never on a mean."""
+    return not isinstance(model, Averaged) and (precision == "half" or (precision == "auto" and able(device, dtype)))
 
 
 def sees_margins(searcher: nn.Module, model: nn.Module, x: Images, y: Labels) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil
+from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -27,9 +28,16 @@ def check_ranks(n: int, k: int, m: int) -> None:
         raise InputError(f"k = {k}, m = {m}, n = {n}: losses ranked m+1 to k are kept, so m < k <= n must hold")
 
 
+def ranks(n: int, k: int | float, m: int | float) -> tuple[int, int]:
+    """k and m as counts of n losses, each given as a fraction (float) or a count (int)."""
+    counts = [int(amount) if isinstance(amount, Integral) else count(amount, n) for amount in (k, m)]
+    check_ranks(n, *counts)
+    return counts[0], counts[1]
+
+
 def count(amount: int | float, n: int, total: int | None = None) -> int:
     """A rank from a fraction (float) or a count (int) of `total` samples, scaled to n training samples."""
-    if isinstance(amount, float):
+    if not isinstance(amount, Integral):
         if not 0 <= amount <= 1:
             raise InputError(f"{amount} is no fraction of the samples: give one in 0..1, or a whole number as a count")
         return round(amount * n)
@@ -39,9 +47,9 @@ def count(amount: int | float, n: int, total: int | None = None) -> int:
     return round(amount * n / total)
 
 
-def ranked_range(losses: PerSample, k: int, m: int) -> Scalar:
-    """The mean of the losses ranked m+1 to k, largest first: the objective (paper, Eq. 3)."""
-    check_ranks(len(losses), k, m)
+def ranked_range(losses: PerSample, k: int | float, m: int | float) -> Scalar:
+    """The mean of the losses ranked m+1 to k, largest first: the objective (paper, Eq. 3); floats are fractions."""
+    k, m = ranks(len(losses), k, m)
     return losses.sort(descending=True).values[m:k].mean()
 
 
@@ -72,17 +80,17 @@ class Fold(State):
 class RankedRangeLoss(Fold):
     """The ranked range by exact ranks among the last losses of all n samples, without scalars.
 
-    It is the plain mean until every sample has a loss and `burn_in` epochs are over. Then m rises over `ramp` epochs in
-    equal steps, or at once where `ramp` is 0.
+    A float k or m is a fraction of the samples, an int a count. The loss is the plain mean until every sample has a
+    loss and `burn_in` epochs are over. Then m rises over `ramp` epochs in equal steps, or at once where `ramp` is 0.
     """
 
-    def __init__(self, n: int, k: int, m: int, burn_in: int = 0, ramp: int = 0) -> None:
+    def __init__(self, n: int, k: int | float, m: int | float, burn_in: int = 0, ramp: int = 0) -> None:
         super().__init__()
-        check_ranks(n, k, m)
         for name, epochs in (("burn_in", burn_in), ("ramp", ramp)):
             if epochs < 0:
                 raise InputError(f"{name} = {epochs} epochs: give 0 or more")
-        self.n, self.k, self.m, self.burn_in, self.ramp = n, k, m, burn_in, ramp
+        self.k, self.m = ranks(n, k, m)
+        self.n, self.burn_in, self.ramp = n, burn_in, ramp
         self.epochs = 0
         self.memory = SampleTable(n, loss=torch.tensor(torch.nan))
 
@@ -166,7 +174,7 @@ class MinMaxLoss(RankedRangeLoss):
     It is the plain mean for `burn_in` epochs, at least one. Then the scalars start at l_[k] and l_[m] - l_[k].
     """
 
-    def __init__(self, n: int, k: int, m: int, burn_in: int = 1, ramp: int = 0) -> None:
+    def __init__(self, n: int, k: int | float, m: int | float, burn_in: int = 1, ramp: int = 0) -> None:
         super().__init__(n, k, m, max(burn_in, 1), ramp)
         self.lower = nn.Parameter(torch.tensor(0.0))  # lambda
         self.width = nn.Parameter(torch.tensor(0.0))  # lambda-hat

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import foolbox
 import pytest
@@ -12,7 +15,8 @@ from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 
 from orat.attacks import PGD, Threat, suite
-from orat.attacks.base import frozen
+from orat.attacks.base import frozen, gradient_at, moved
+from orat.attacks.suite import ATTACKS
 from orat.attacks.threat import NORMS
 from orat.core.losses import (
     boosted_cross_entropy,
@@ -103,6 +107,57 @@ def test_robust_accuracy_equals_foolboxs_on_the_same_model_and_start(norm: str, 
     accuracy = [(model(adv).argmax(1) == y).float().mean().item() for adv in (ours, theirs)]
     assert 0.2 < accuracy[0] < 0.95
     assert accuracy[0] == pytest.approx(accuracy[1], abs=0.005)
+
+
+TEXTBOOK = {  # the attack of this name, and what foolbox has for it
+    "fgsm-plain": (ATTACKS["fgsm-plain"], foolbox.attacks.L2FastGradientAttack),
+    "pgd20-madry": (
+        replace(ATTACKS["pgd20-madry"], start="none"),
+        lambda: foolbox.attacks.L2PGD(rel_stepsize=2.5 / 20, steps=20, random_start=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTBOOK)
+@pytest.mark.parametrize("eps", [0.3, 1.0, 3.0])
+def test_in_l2_the_textbook_attacks_are_foolboxs_to_the_pixel(
+    name: str, eps: float, digits: tuple[nn.Module, Tensor, Tensor]
+) -> None:
+    model, x, y = digits
+    ours, theirs = TEXTBOOK[name]
+    assert ((x == 0) | (x == 1)).any(), "no pixel at its bound"
+    adv = ours(model, x, y, Threat(eps, "l2"))
+    expected, _, _ = theirs()(foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu"), x, y, epsilons=eps)
+    assert (adv - expected).abs().max() < 1e-5
+    seen = replace(ours, inward=True)(model, x, y, Threat(eps, "l2"))
+    assert (seen - expected).abs().max() > 1e-3
+
+
+def test_the_papers_attacks_see_the_bounds_and_in_other_norms_the_textbooks_do_too(
+    digits: tuple[nn.Module, Tensor, Tensor],
+) -> None:
+    model, x, y = digits
+    assert all(attack.inward for attack in suite().values())
+    for name in ("fgsm-plain", "pgd20-madry", "cw-margin"):
+        assert not ATTACKS[name].inward
+        for threat in (Threat(0.1), Threat(3.0, "l1")):
+            plain = ATTACKS[name](model, x[:20], y[:20], threat)
+            assert torch.equal(plain, replace(ATTACKS[name], inward=True)(model, x[:20], y[:20], threat))
+
+
+def test_a_faster_form_of_a_step_is_for_steps_that_see_the_bounds(digits: tuple[nn.Module, Tensor, Tensor]) -> None:
+    model, x, y = digits
+    threat, calls = Threat(1.0, "l2"), []
+
+    def move(*values: Any) -> Tensor:
+        calls.append(1)
+        return moved(*values)
+
+    for attack in (PGD(4), PGD(4, inward=False)):
+        draws, uphill = torch.Generator().manual_seed(0), partial(gradient_at, lambda adv: cross_entropy(model(adv), y))
+        adv = attack.climb(uphill, x, threat, draws, move)
+        assert torch.equal(adv, attack(model, x, y, threat, torch.Generator().manual_seed(0)))
+    assert len(calls) == 4
 
 
 def test_the_l1_attack_is_no_weaker_than_foolboxs() -> None:

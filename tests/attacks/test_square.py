@@ -14,6 +14,7 @@ from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 from torch.nn import functional
 
+from orat.attacks import APGD, FAB
 from orat.attacks.base import wrong
 from orat.attacks.square import Square, ask, share
 from orat.attacks.square_steps import SQUARES, mound, places, two_signs
@@ -255,3 +256,35 @@ def test_a_sample_is_asked_about_until_it_breaks_and_no_more_than_so_many_times(
 )
 def test_nonsense_is_refused_in_one_line(build: Callable[[], object], words: str) -> None:
     assert_refused_in_one_line(build, words)
+
+
+class Tied(nn.Module):
+    """Equal logits of the label 2 and a higher class on the left, of the label and a lower class on the right."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        right = x.flatten(1)[:, :1] > 0.5
+        left_logits, right_logits = torch.tensor([[-1.0, -1, 0, 0]]), torch.tensor([[-1.0, 0, 0, -1]])
+        return torch.where(right, right_logits, left_logits) + 0 * x.flatten(1).sum(1, keepdim=True)
+
+
+def test_a_tie_that_the_network_decides_for_another_class_is_found_though_no_margin_grows() -> None:
+    x, y = torch.full((30, 1, 5, 5), 0.45), torch.full((30,), 2)
+    assert not wrong(Tied(), x, y).any()
+    assert bool(wrong(Tied(), x + 0.1, y).all())
+    assert bool(wrong(Tied(), Square(queries=100)(Tied(), x, y, 0.1), y).all())
+
+
+@pytest.mark.parametrize("logits", [[0.0, 0, 0, 0], [1.0, 0, 0, 0], [0.0, 0, 0, 1]])
+def test_constant_logits_break_no_sample_that_is_right_as_for_the_reference(logits: list[float]) -> None:
+    """No point of the ball is misclassified; on equal logits, pyautoattack's Square in linf stops at a margin of 0."""
+
+    class Constant(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.tensor(logits) + 0 * x.flatten(1).sum(1, keepdim=True)
+
+    x, y = torch.rand((2, 1, 5, 5), generator=torch.Generator().manual_seed(0)), torch.tensor(logits).argmax().repeat(2)
+    for attack in (Square(queries=50), APGD(steps=5), FAB(steps=5)):
+        assert not wrong(Constant(), attack(Constant(), x, y, 0.3), y).any()
+    reference = SquareAttack(Constant(), norm="Linf", eps=0.3, n_queries=50, device="cpu", seed=0, verbose=False)
+    with torch.random.fork_rng():
+        assert not wrong(Constant(), reference.perturb(x, y), y).any()

@@ -354,3 +354,23 @@ def test_large_radii_are_fine_where_inputs_are_no_pixels() -> None:
     assert Threat(8.0, low=0.0, high=255.0).eps == 8
     assert Threat(8.0, "l2").eps == 8
     assert replace(Threat(0.1), eps=0.2) == Threat(0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "norm"),
+    [
+        (float("inf"), "linf"), (torch.inf, "linf"), ("inf", "linf"), ("Linf", "linf"), ("l_inf", "linf"),
+        ("L-Inf", "linf"), ("infinity", "linf"), (2, "l2"), (2.0, "l2"), ("2", "l2"), ("L2", "l2"), ("l_2", "l2"),
+        (1, "l1"), ("L1", "l1"),
+    ],
+)  # fmt: skip
+def test_norms_have_their_usual_spellings(given: str | float, norm: str) -> None:
+    threat = Threat(0.1, given)
+    assert threat == Threat(0.1, norm)
+    assert threat.record()["norm"] == norm
+
+
+@pytest.mark.parametrize("given", ["l3", 3, 0, "linfty2", "euclid", float("nan"), -2.5, ""])
+def test_other_norms_are_refused_with_the_known_ones(given: str | float) -> None:
+    assert_refused_in_one_line(lambda: Threat(0.1, given), f"unknown norm {str(given)!r}: ")
+    assert_refused_in_one_line(lambda: Threat(0.1, given), "known are l1, l2, linf")

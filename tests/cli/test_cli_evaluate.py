@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from safetensors.torch import save_file
 import orat
 from orat.attacks.suite import ATTACKS
 from orat.cli.main import main
+from orat.core.domain import Domain
+from orat.data import catalog
+from orat.data.source import Splits
 
 SCRIPT = """
 import torch
@@ -39,8 +43,33 @@ class Answer(nn.Module):
 def network():
     return nn.Sequential(Normalize([0.0], [1.0]), MLP(144, (16,), 3)).eval()
 
+def seeded():
+    torch.manual_seed(0)
+    return network()
+
 def training():
-    return network().train()
+    return seeded().train()
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, x):
+        return self.inner(nn.functional.dropout(x, 0.3, training=True))
+
+def noisy():
+    return Noisy()
+
+class Output(Answer):
+    def forward(self, x):
+        return {"logits": super().forward(x), "loss": None}
+
+def wrapped():
+    return Output(lambda z: z)
+
+def triple():
+    return Answer(lambda z: (z, z, z))
 
 def probabilities():
     return Answer(lambda z: z.softmax(1)).eval()
@@ -80,7 +109,7 @@ def here(tiny: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
-    for name in [name for name in sys.modules if name.startswith("orat_external_")]:
+    for name in [name for name in sys.modules if name.startswith("orat_file_")]:
         del sys.modules[name]
 
 
@@ -90,7 +119,9 @@ def evaluated(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
     return json.loads(capsys.readouterr().out)
 
 
-FOREIGN = ("--model", "script.py:network", "--data", "tiny.npz")
+TINY = ("--data", "tiny.npz", "--eps", "0.15")
+MODES = ("seeded", "training")
+FOREIGN = ("--model", "script.py:network", *TINY)
 
 
 def test_the_json_is_fractions_with_radius_norm_images_and_warnings(
@@ -220,17 +251,19 @@ def test_anybodys_network_is_evaluated_like_a_run_of_ours(
     else:
         save_file(tensors, file)
     own = evaluated(capsys, "run", "--attacks", "pgd5", "--eps", "0.15")
-    theirs = evaluated(capsys, *FOREIGN, "--weights", file, "--attacks", "pgd5", "--eps", "0.15")
+    theirs = evaluated(capsys, *FOREIGN, "--weights", file, "--attacks", "pgd5")
     assert theirs["accuracy"] == own["accuracy"]
     assert theirs["warnings"] == []
     assert Path(theirs["folder"]).parent == Path("runs/evaluations")
 
 
-def test_a_network_in_train_mode_is_evaluated_in_eval_mode_and_told(
+def test_a_builder_that_does_not_call_eval_gives_the_same_report_without_a_warning_of_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = evaluated(capsys, "--model", "script.py:training", "--data", "tiny.npz", "--attacks", "fgsm")
-    assert "came in train mode" in report["warnings"][0]
+    reports = [evaluated(capsys, "--model", f"script.py:{name}", *TINY, "--attacks", "fgsm") for name in MODES]
+    assert reports[0]["warnings"] == reports[1]["warnings"]
+    assert not any("train mode" in warning for warning in reports[1]["warnings"])
+    assert reports[0]["accuracy"] == reports[1]["accuracy"]
 
 
 def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst_class(
@@ -286,15 +319,22 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["run", "--attacks", "pgd20,pgd"], "unknown attack 'pgd'"),
         (["run", "--attacks", "pgd0"], "unknown attack 'pgd0'"),
         (["run", "--norm", "l3"], "unknown norm 'l3'"),
-        ([], "give either a run's folder, or --model"),
-        (["run", *FOREIGN], "give either a run's folder, or --model"),
-        (["--model", "script.py:network"], "--model and --data go together"),
-        (["run", "--data", "tiny.npz"], "--model and --data go together"),
-        (["--model", "script.py:probabilities", "--data", "tiny.npz"], "remove the last softmax"),
-        (["--model", "script.py:five", "--data", "tiny.npz"], "(90, 5) for 90 samples of 3 classes"),
-        (["--model", "script.py:nothing", "--data", "tiny.npz"], "NaN or infinite logits for 90 of 90"),
-        (["--model", "script.py:netwrk", "--data", "tiny.npz"], "did you mean 'network'"),
-        (["--model", "script", "--data", "tiny.npz"], "package.module:function"),
+        ([], "give a run's folder, or --model package.module:function with --data"),
+        (["run", *FOREIGN], "the model of the run is mlp-16: leave --model script.py:network out"),
+        (["--model", "script.py:network"], "--model without --data"),
+        (["--data", "tiny.npz"], "give a run's folder, or --model"),
+        (["run", "--data", "cifar10"], "the data of the run is "),
+        (["--model", "script.py:network", "--data", "tiny.npz"], "--eps is missing: "),
+        (["--model", "script.py:network", "--data", "mnist"], "such as --eps 0.1 for mnist"),
+        (["--model", "script.py:network", "--data", "cifar10"], "such as --eps 8/255 for cifar10"),
+        (["--model", "script.py:network", "--data", "cifar100"], "such as --eps 8/255 for cifar100"),
+        (["--model", "script.py:probabilities", *TINY], "remove the last softmax"),
+        (["--model", "script.py:five", *TINY], "(90, 5) for 90 samples of 3 classes"),
+        (["--model", "script.py:nothing", *TINY], "NaN or infinite logits for 90 of 90"),
+        (["--model", "script.py:cut", *TINY], "no gradient of the network reaches its input"),
+        (["--model", "script.py:triple", *TINY], "tuple"),
+        (["--model", "script.py:netwrk", *TINY], "did you mean 'network'"),
+        (["--model", "script", *TINY], "package.module:function"),
         ([*FOREIGN, "--weights", "no.pt"], "there is no weights file no.pt"),
         (["run", "--weights", "best"], "known are chosen, last"),
         (["run", "--examples", "0"], "examples = 0: give 1 or more"),
@@ -338,19 +378,96 @@ def test_the_reference_refuses_points_before_anything_is_attacked(
     assert not Path("runs").exists()
 
 
-def test_a_network_that_cuts_the_graph_is_told_of_and_not_a_traceback(
+def test_a_network_that_cuts_the_graph_is_attacked_without_gradients_only(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = evaluated(capsys, "--model", "script.py:cut", "--data", "tiny.npz", "--attacks", "pgd3,apgd-ce")
-    assert report["accuracy"]["pgd3"] <= report["accuracy"]["natural"]
+    report = evaluated(capsys, "--model", "script.py:cut", *TINY, "--attacks", "square", "--examples", "9")
+    assert list(report["accuracy"]) == ["natural", "square", "worst-case"]
 
 
 def test_a_network_whose_gradients_are_nan_is_told_of_and_not_a_traceback(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = ("--model", "script.py:rooted", "--data", "tiny.npz")
-    report = evaluated(capsys, *model, "--attacks", "pgd3", "--norm", "l2", "--eps", "0.5")
+    report = evaluated(capsys, "--model", "script.py:rooted", *TINY, "--attacks", "pgd3", "--norm", "L2")
+    assert report["norm"] == "l2"
     assert report["accuracy"]["pgd3"] <= report["accuracy"]["natural"]
+
+
+def test_a_dict_with_logits_is_evaluated_like_its_logits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensors = {
+        f"inner.{name[2:]}": value for name, value in orat.load_model("run").state_dict().items() if name[0] == "1"
+    }
+    save_file(tensors, "weights.safetensors")
+    own = evaluated(capsys, "run", "--attacks", "pgd5", "--eps", "0.15")
+    model = ("--model", "script.py:wrapped", "--weights", "weights.safetensors")
+    assert evaluated(capsys, *model, *TINY, "--attacks", "pgd5")["accuracy"] == own["accuracy"]
+
+
+def test_a_random_network_is_told_once_and_the_same_command_says_the_same(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = {f"inner.{name}": value for name, value in orat.load_model("run").state_dict().items()}
+    save_file(tensors, "weights.safetensors")
+    command = ("--model", "script.py:noisy", "--weights", "weights.safetensors", *TINY, "--attacks", "pgd3,apgd-ce")
+    first, second = evaluated(capsys, *command), evaluated(capsys, *command, "--again")
+    assert first | {"seconds": 0} == second | {"seconds": 0}
+    assert first["warnings"][0] == (
+        "the network is random: attacks and accuracies are those of the mean logits over 8 draws of its noise (seed 0)"
+    )
+    assert not any("normalization" in warning for warning in first["warnings"])
+    assert first["accuracy"]["natural"] > 0.5
+
+
+def rewritten(**changes: str) -> None:
+    """The run as a training with these parts would have recorded it."""
+    for name in ("run.json", "config.json"):
+        record = json.loads(Path("run", name).read_text())
+        Path("run", name).write_text(json.dumps(record | {key: changes[key] for key in changes if key in record}))
+
+
+CODE, MEMORY = "script.py:network", "in memory: Net"
+
+
+def test_the_code_of_a_run_is_named_now_or_trusted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = evaluated(capsys, "run", "--attacks", "pgd3")["accuracy"]
+    rewritten(model=CODE)
+    line = (
+        "model script.py:network is code that a file names: give --model script.py:network in this command, or --trust"
+    )
+    assert wrong(capsys, "run", "--attacks", "pgd3") == f"orat: {line}\n"
+    for flags in (("--model", CODE), ("--trust",)):
+        assert evaluated(capsys, "run", *flags, "--attacks", "pgd3")["accuracy"] == expected
+    rewritten(model=MEMORY)
+    assert "the model of the run was in memory: Net: name it" in wrong(capsys, "run", "--trust")
+    assert evaluated(capsys, "run", "--model", CODE, "--attacks", "pgd3")["accuracy"] == expected
+
+
+def test_the_data_of_a_run_in_memory_are_named_now(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = evaluated(capsys, "run", "--attacks", "pgd3")["accuracy"]
+    rewritten(data="in memory: Pairs")
+    assert "the data of the run was in memory: Pairs: name it" in wrong(capsys, "run")
+    assert evaluated(capsys, "run", "--data", "tiny.npz", "--attacks", "pgd3")["accuracy"] == expected
+    rewritten(data="script.py:pairs")
+    assert "data script.py:pairs is code that a file names: give --data" in wrong(capsys, "run")
+
+
+def test_bounds_and_units_of_the_data_stay_under_flags_and_in_curves(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = Domain(low=(0.0,) * 144, high=None, scale=(0.5, *(0.0,) * 143))
+    read = catalog.load
+
+    def with_domain(*arguments: Any, **settings: Any) -> Splits:
+        splits = read(*arguments, **settings)
+        return replace(splits, test=replace(splits.test, domain=domain))
+
+    monkeypatch.setattr(catalog, "load", with_domain)
+    for given in (("run", "--eps", "0.2"), (*FOREIGN[:-1], "0.2")):
+        report = evaluated(capsys, *given, "--attacks", "pgd3", "--examples", "9", "--norm", "l2", "--curves", "eps")
+        for record in (report, report["curves"][0]):
+            assert (record["eps"], record["norm"], record["high"]) == (0.2, "l2", None)
+            assert (record["low"], record["scale"]) == (list(domain.low), list(domain.scale))
+        assert "without a scale" in wrong(capsys, *given, "--attacks", "square")
 
 
 def test_help_lists_every_attack(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,8 @@ def test_what_a_half_cannot_tell_is_attacked_in_float32() -> None:
     assert max(model.gradients[torch.float32]) >= int(robust(data).sum())
     model = Threshold(scale=1e7)
     correct(model, data, {"square": Square(queries=20)}, EPS, precision="half")
-    _, _, *again, _ = model.asked[torch.float32]  # without attack, where the half ended, in float32, where that ended
+    # Two looks, without attack, where the half ended, in float32, where that ended.
+    _, _, _, _, *again, _ = model.asked[torch.float32]
     assert len(again) == 21
     assert max(again) >= int(robust(data).sum())
 
@@ -108,11 +109,12 @@ def test_what_is_far_from_the_border_is_searched_in_halves_alone() -> None:
     far = data.take(((data.images[:, 0] - 0.5).abs() > EPS + 0.05).nonzero().squeeze(1))
     model = Threshold()
     correct(model, far, {"apgd": APGD()}, EPS, precision="half")
+    assert model.gradients.pop(torch.float32) == [16]  # the look whether gradients reach the input
     assert {dtype: len(sizes) for dtype, sizes in model.gradients.items()} == {torch.bfloat16: 101}
     model = Threshold()
     correct(model, far, {"square": Square(queries=20)}, EPS, precision="half")
     assert len(model.asked[torch.float16]) >= 22  # its start, its queries, and the error where it ended
-    assert len(model.asked[torch.float32]) == 3  # without attack, twice, and where it ended
+    assert len(model.asked[torch.float32]) == 2 + 3  # two looks; without attack, twice, and where it ended
 
 
 @pytest.mark.parametrize("attack", [PGD(3), FAB(steps=3)])
@@ -141,7 +143,7 @@ def test_any_attack_may_search_on_another_network_and_the_model_has_the_last_wor
     searcher = {"folded": Folded(model.last, torch.float32), "blind": Threshold(scale=0), "liar": Liar(data.images)}
     right = correct(model, data, {"pgd": PGD(20)}, EPS, searchers=lambda attack: searcher[kind])
     assert torch.equal(right["pgd"], robust(data))
-    assert bool(model.gradients) == (kind != "folded")  # else there was nothing to do again
+    assert (model.gradients[torch.float32] != [16]) == (kind != "folded")  # after the first look, nothing to do again
 
 
 class HalfBlind(Threshold):
@@ -160,7 +162,7 @@ def test_what_a_quick_search_leaves_open_in_many_batches_is_attacked_in_few() ->
     seen, unseen = int((natural & (data.images[:, 1] < 0.5)).sum()), int((natural & (data.images[:, 1] > 0.5)).sum())
     assert len(searcher.gradients[torch.float32]) == 20 * -(-int(natural.sum()) // 8)
     assert sum(searcher.gradients[torch.float32]) == 20 * seen
-    assert model.gradients[torch.float32][::20] == [8] * (unseen // 8) + [unseen % 8]
+    assert model.gradients[torch.float32][1::20] == [8] * (unseen // 8) + [unseen % 8]
 
 
 def test_float32_asks_nothing_in_a_half() -> None:

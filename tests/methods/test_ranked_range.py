@@ -9,10 +9,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import assert_refused_in_one_line
 from torch import Tensor
 
 from orat.core.errors import InputError
+from orat.methods import ORAT
+from orat.methods.base import Setting
 from orat.methods.ranked_range import MinMaxLoss, RankedRangeLoss, count, minmax, ranked_range
+
+ONES = torch.ones(10)
 
 
 @st.composite
@@ -256,6 +261,48 @@ def test_counts_are_scaled_to_the_training_part_and_fractions_are_shares_of_it()
         count(1.5, 10)
     with pytest.raises(InputError, match="60001 among 60000"):
         count(60_001, 57_000, 60_000)
+
+
+@pytest.mark.parametrize("kind", [RankedRangeLoss, MinMaxLoss])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((1.0, 0.2), (10, 2)), ((10, 0.25), (10, 2)), ((0.9, 3), (9, 3)), ((10, 0.0), (10, 0)), ((10, 0), (10, 0))],
+)
+def test_floats_are_fractions_and_integers_are_counts(
+    kind: type[RankedRangeLoss], given: tuple[float, float], expected: tuple[int, int]
+) -> None:
+    fold, losses = kind(10, *given), torch.arange(10.0).square()
+    assert (fold.n, fold.k, fold.m) == (10, *expected)
+    assert type(fold.k) is type(fold.m) is int
+    ranked = losses.sort(descending=True).values[expected[1] : expected[0]]
+    assert ranked_range(losses, *given).item() == pytest.approx(ranked.mean().item())
+    if kind is RankedRangeLoss:
+        assert fold(losses).item() == pytest.approx(ranked.mean().item())
+
+
+def test_a_share_means_the_same_as_for_the_method() -> None:
+    setting = Setting(50, 50, 10, 4, 8, (), 3, "uniform", torch.zeros(50, dtype=torch.long), None)
+    for solver, kind in (("rank", RankedRangeLoss), ("minmax", MinMaxLoss)):
+        state = ORAT(m=0.2, k=0.9, solver=solver).start(setting)
+        own = kind(50, k=0.9, m=0.2)
+        assert (state.k, state.m) == (own.k, own.m) == (45, 10)
+
+
+@pytest.mark.parametrize(
+    ("k", "m", "words"),
+    [
+        (10, 1.5, "1.5 is no fraction"),
+        (10.0, 2, "10.0 is no fraction"),
+        (10, -0.1, "-0.1 is no fraction"),
+        (10, 1.0, "m = 10 of n = 10"),
+        (0.2, 0.2, "k = 2, m = 2"),
+        (11, 0.2, "k = 11"),
+        (10, math.nan, "nan is no fraction"),
+    ],
+)
+def test_shares_that_keep_no_loss_are_refused_in_one_line(k: float, m: float, words: str) -> None:
+    for build in (lambda: RankedRangeLoss(10, k, m), lambda: MinMaxLoss(10, k, m), lambda: ranked_range(ONES, k, m)):
+        assert_refused_in_one_line(build, words)
 
 
 def test_ranked_range_of_known_losses() -> None:
