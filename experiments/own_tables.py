@@ -29,7 +29,7 @@ from orat.core.files import replace_file
 
 SEEDS, NOISE = (0, 1, 2), 0.1
 METHODS = {"AT": "at", "ORAT (automatic)": "orat"}
-EPS, ROWS = 0.1, 1200
+ROWS = 1200  # of bikes
 
 Table = tuple[list[str], Iterable[list[Any]]]
 
