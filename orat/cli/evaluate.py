@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
     one.add_argument("--attacks", default="fgsm,pgd20,cw", metavar="NAMES", help=f"with commas between: {names}")
     one.add_argument("--eps", help="radius, such as 8/255 (default: the run's; without RUN there is none)")
     one.add_argument("--norm", help="norm: linf, l2 or l1 (default: the run's, else linf)")
-    one.add_argument("--examples", metavar="N", help="only the first N test images (of a folder: N of all classes)")
+    one.add_argument("--examples", metavar="N", help="only the first N test samples (of a folder: N of all classes)")
     one.add_argument("--weights", help="of a run: last or chosen epoch (default: last); with --model: a file")
     one.add_argument(
         "--model", metavar="MODULE:FUNCTION", help="function that returns a torch module: instead of RUN, or the run's"

@@ -58,7 +58,7 @@ def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: flo
     for label, row in rows.items():
         table.add_row(escape(label), *(percent(row[name]) if name in row else "-" for name in columns))
     print_table(table)
-    say(f"accuracy in % on {examples:,} test images; attacks: {norm}, eps {radius(eps)}")
+    say(f"accuracy in % on {examples:,} test samples; attacks: {norm}, eps {radius(eps)}")
 
 
 def print_report(title: str, report: Mapping[str, Any]) -> None:

@@ -227,7 +227,7 @@ class Check:
     def complete(self, run: Run) -> tuple[Run, Parts]:
         """The complete run, and its data with the first image in place of all: only number and shape matter here."""
         record = run.record()
-        key = json.dumps([record[name] for name in DECIDE_DATA])
+        key = json.dumps([record.get(name) for name in DECIDE_DATA])
         if key not in self.known:
             data_dir = None if self.execution.data_dir is None else Path(self.execution.data_dir)
             whole, splits = read_data(run, data_dir, self.device)

@@ -15,7 +15,10 @@ from orat.training.text import Texts, declared_fields, method_class, run_from
 
 Choice = dict[str, str]  # a setting: field -> value as on the command line
 
-DECIDE_DATA = ("data", "image_size", "labels", "noise", "noise_rate", "noise_seed", "validation", "seed")
+DECIDE_DATA = (
+    "data", "image_size", "class_depth", "target", "bounds", "frozen", "labels", "noise", "noise_rate", "noise_seed",
+    "validation", "seed",
+)  # fmt: skip
 DECIDE_ATTACK = ("eps", "norm")  # of validation
 
 

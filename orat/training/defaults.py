@@ -43,6 +43,7 @@ BATCHES = {"cpu": (64, 32, 16), "cuda": (128, 64, 32, 16)}
 ENOUGH_STEPS = 30  # in an epoch, down to the smallest batch
 STEPS = {"cpu": 2000, "cuda": 40_000}  # of a training, as far as epochs allow
 FEWEST_EPOCHS, MOST_EPOCHS = {"cpu": 5, "cuda": 10}, {"cpu": 200, "cuda": 100}
+FEWEST_OF_FEATURES = 20  # epochs, which cost little
 VALIDATION_SAMPLES = 50  # at least, but no more than a fifth
 CROPPED = 24  # pixels of the smaller side, from which a crop leaves most of the image
 LARGEST = {"cpu": 48, "cuda": 128}  # pixels of the longer side of images whose size is not given, by device
@@ -89,7 +90,8 @@ def fitting(facts: Facts, epochs: int | None = None, batch_size: int | None = No
     *larger, smallest = BATCHES[device]
     size = batch_size or next((size for size in larger if facts.samples >= ENOUGH_STEPS * size), smallest)
     enough = round(STEPS[device] / ceil(facts.samples / size))
-    epochs = epochs or min(max(enough, FEWEST_EPOCHS[device]), MOST_EPOCHS[device])
+    fewest = FEWEST_EPOCHS[device] if facts.is_image else FEWEST_OF_FEATURES
+    epochs = epochs or min(max(enough, fewest), MOST_EPOCHS[device])
     schedule = ON_CPU if device == "cpu" else ON_GPU
     defaults = schedule | {
         "epochs": epochs,

@@ -59,6 +59,7 @@ def build_again(path: Path, run: Run, config: dict[str, Any], model: Any, trust:
             raise InputError(
                 f"{path} was trained with a network {run.model}: hand it in as load_model({str(path)!r}, model=net)"
             )
-    shape = tuple(config["shape"])
-    plain = ([0.0] * shape[0], [1.0] * shape[0]) if run.normalize else (None, None)  # in place of the saved numbers
+    shape, of_features = tuple(config["shape"]), isinstance(config["inputs"], list)
+    normalizes = run.normalize or of_features
+    plain = ([0.0] * shape[0], [1.0] * shape[0]) if normalizes else (None, None)  # in place of the saved numbers
     return models.build(run.model if model is None else model, shape, len(config["classes"]), run.seed, *plain)
