@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from orat.attacks.base import Attack, frozen, gradient_at
 from orat.core.console import SILENT, Display
+from orat.core.device import products
 from orat.core.errors import InputError
 from orat.core.random import global_states, seeded
 from orat.core.registry import as_input_error
@@ -32,11 +33,14 @@ def prepared(
     """The network as a function of its input, and the data set; refuses a network whose gradients attacks miss."""
     found = dataset_of(data)
     x = as_input(found.images[:LOOKED_AT].to(device_of(model)))
-    form = as_function(model, x, seed)
+    with products(exact=True):
+        form = as_function(model, x, seed)
     if isinstance(form, Averaged) and form is not model:
         display.line(form.note)
-    with frozen(form), suppress(torch.OutOfMemoryError):  # attacks go on with fewer samples at a time
-        if any(attack.follows_gradients for attack in attacks.values()):
+    followers = [attack for attack in attacks.values() if attack.follows_gradients]
+    arithmetic = products(exact=True) if any(attack.exact for attack in followers) else nullcontext()
+    with frozen(form), arithmetic, suppress(torch.OutOfMemoryError):  # attacks take fewer samples at a time
+        if followers:
             gradient_at(lambda images: form(images).sum(1), x)
     return form, found if found is data else of_all_classes(found, form, x)
 

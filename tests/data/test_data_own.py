@@ -221,7 +221,10 @@ def test_code_is_read_by_its_name(code: Path, attribute: str, by_file: bool) -> 
     ("attribute", "words"),
     [
         ("of_size", "calling own_code.py:of_size fails with TypeError: of_size() missing 1 required positional"),
-        ("broken", "calling own_code.py:broken fails with KeyError: 'nothing here'; give a function that needs no"),
+        (
+            "broken",
+            "calling own_code.py:broken fails with KeyError: 'nothing here' (own_code.py, line 13); give a function that needs no",
+        ),
         ("x", "cannot read own_code.py:x, ndarray: give (x, y), ((x, y), (x_test, y_test)), a dict of arrays"),
         ("mak", "unknown name in own_code.py: 'mak': did you mean 'make'?"),
     ],
@@ -259,7 +262,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "images of two shapes": (items([*X[:5], X[5, 1:]]), "differ in shape, (4, 5, 3) in item 0, (3, 5, 3) in item 5"),
     "labels of two kinds": (items(X, [0, 1, "a", 0, 1, 2]), "differ in kind, 'a' in item 2: give integers or names"),
     "no items": (Items([]), f"{ANY} (Items) is empty"),
-    "a broken item": (Items(Broken()), f"reading {ANY} (Items) fails with KeyError: 'no file'; mend the data set"),
+    "a broken item": (
+        Items(Broken()),
+        f"reading {ANY} (Items) fails with KeyError: 'no file' (test_data_own.py, line 49); mend the data set",
+    ),
     "tensors of three": (TensorDataset(TENSORS, TENSORS, TENSORS), "3 values: give (x, y)"),
     "a loader": (torch.utils.data.DataLoader(items(X)), f"cannot read {ANY}, DataLoader: give (x, y)"),
     "data sets of two shapes": (

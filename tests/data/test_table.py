@@ -198,7 +198,10 @@ def test_a_table_that_makes_no_sense_is_refused_in_one_line(tmp_path: Path, name
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"target": None}, "with the columns age, size, town, label: name the column of labels with --target"),
+        (
+            {"target": None},
+            "its columns are age, size, town, label; name one 'path'; for a table of numbers, give --target",
+        ),
         ({"frozen": ("aeg",)}, "unknown column of frozen: 'aeg': did you mean 'age'?"),
         ({"bounds": (0.0, 50.0)}, "out of the bounds 0 to 50: give wider bounds, or freeze the column"),
         (
@@ -255,5 +258,5 @@ def test_columns_are_refused_for_images(tmp_path: Path, columns: Columns) -> Non
     file = vectors(tmp_path, x_train=RNG.integers(0, 255, (20, 4, 4), dtype=np.uint8))
     assert_refused_in_one_line(lambda: arrays.read(file, columns), "bounds and frozen for tables and vectors: leave")
     for name in ("sample", str(tmp_path), "toy-balanced"):
-        with pytest.raises(InputError, match="are for tables and vectors: leave them out"):
+        with pytest.raises(InputError, match=r"is for tables( and vectors)?: leave it out"):
             catalog.load(name, **asdict(columns))
