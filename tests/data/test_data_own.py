@@ -223,7 +223,7 @@ def test_code_is_read_by_its_name(code: Path, attribute: str, by_file: bool) -> 
         ("of_size", "calling own_code.py:of_size fails with TypeError: of_size() missing 1 required positional"),
         (
             "broken",
-            "calling own_code.py:broken fails with KeyError: 'nothing here' (own_code.py, line 13); give a function that needs no",
+            "calling own_code.py:broken fails with KeyError: 'nothing here' (own_code.py, line 13); give a function",
         ),
         ("x", "cannot read own_code.py:x, ndarray: give (x, y), ((x, y), (x_test, y_test)), a dict of arrays"),
         ("mak", "unknown name in own_code.py: 'mak': did you mean 'make'?"),
