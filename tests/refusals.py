@@ -14,7 +14,7 @@ def assert_refused_in_one_line(build: Callable[[], object], words: str) -> None:
     """The call raises an InputError with these words and no line break."""
     with pytest.raises(InputError) as caught:
         build()
-    assert words in str(caught.value)
+    assert words in str(caught.value), str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -78,7 +78,7 @@ def axes_of(over: Mapping[str, Any], texts: Texts = MappingProxyType({})) -> lis
     tried = {name.strip().removeprefix("--").replace("-", "_"): values for name, values in over.items()}
     methods = tried.get("method", ())
     named = [*(separated(methods) if isinstance(methods, str) else methods), texts.get("method")]
-    known = declared_fields(method_class(name) for name in named if name is not None)
+    known = declared_fields() | declared_fields(method_class(name) for name in named if name is not None)
     return [axis_of(name, values, known) for name, values in tried.items()]
 
 

@@ -75,7 +75,7 @@ def not_of(name: str, cls: type[Method]) -> InputError:
     users = methods_with(name)
     if users:
         return InputError(f"{flag(name)} is for {', '.join(users)}, not for {METHODS.name_of(cls)}: leave it out")
-    return unknown("field", name, declared_fields([cls]), listed=False)
+    return unknown("field", name, declared_fields((cls, Run)), listed=False)
 
 
 def methods_with(name: str) -> list[str]:
@@ -83,9 +83,9 @@ def methods_with(name: str) -> list[str]:
     return [method for method, cls in METHODS.items() if any(field.name == name for field in fields(cls))]
 
 
-def declared_fields(methods: Iterable[type] = ()) -> dict[str, tuple[Field[Any], Any]]:
-    """Every field of a run, of all methods and of these methods, with its type."""
-    classes = (*METHODS.values(), Run, *methods)
+def declared_fields(classes: Iterable[type] | None = None) -> dict[str, tuple[Field[Any], Any]]:
+    """Every field of these classes with its type; by default of a run and of all built-in methods."""
+    classes = (*METHODS.values(), Run) if classes is None else classes
     return {field.name: (field, field_types(cls)[field.name]) for cls in classes for field in fields(cls)}
 
 

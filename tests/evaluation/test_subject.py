@@ -342,19 +342,19 @@ def test_the_classes_of_arrays_are_those_of_the_network() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ((X, torch.eye(2)[Y]), "one-hot"),
+        ((X, torch.full((len(X), 2), 0.5)), "one-hot"),
         ((X, Y + 0.5), "fractions"),
         ((X, Y * torch.nan), "fractions or NaN"),
         ((X, Y - 1), "integers from 0 on"),
         ((X, Y[:-1]), "give one label an image"),
         ((X, 5 * Y), "for 6 classes: give a network with one logit per class"),
         ((X * torch.nan, Y), "NaN"),
-        ((255 * X, Y), "store pixels as uint8"),
-        ((X - 1, Y), "rescale to [0, 1]"),
+        ((255 * X, Y), "divide pixels by 255"),
+        ((X - 1, Y), "the bounds of the threat are [0, 1]"),
         ((X[:0], Y[:0]), "empty"),
-        ((X, Y, Y), "3 parts"),
+        ((X, Y, Y), "3 values: give (x, y)"),
         (5, "int"),
-        (X, "give inputs and labels"),
+        (X, "Tensor: give (x, y)"),
     ],
 )  # fmt: skip
 def test_data_that_cannot_be_measured_are_refused_in_one_line(data: Any, words: str) -> None:
@@ -370,5 +370,5 @@ def test_a_network_that_came_in_train_mode_is_told_only_in_python() -> None:
 def test_an_unknown_error_of_the_network_is_not_hidden() -> None:
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         evaluate(nn.Linear(3, 2), points(60), ["pgd5"], 0.1)
-    with pytest.raises(InputError, match="not an attack"):
+    with pytest.raises(InputError, match="no attack"):
         evaluate(threshold_model(), points(60), {"mine": 5}, 0.1)

@@ -277,7 +277,8 @@ def test_a_record_never_runs_code(small: str, tmp_path: Path, monkeypatch: pytes
     train_until_stopped(own(small, "odd_networks:Normal"), tmp_path / "a", 3, monkeypatch)
     without = own(small, None, epochs=2)
     line = "model odd_networks:Normal is code that a file names: give --model odd_networks:Normal in this command"
-    assert_refused_in_one_line(lambda: orat.train(without, tmp_path / "a", display=SILENT), line)
+    again = "trains the model odd_networks:Normal: give the same command or call again"
+    assert_refused_in_one_line(lambda: orat.train(without, tmp_path / "a", display=SILENT), again)
     orat.train(own(small, "odd_networks:Normal"), tmp_path / "a", display=SILENT)
     assert_refused_in_one_line(lambda: orat.load_model(tmp_path / "a"), line)
     for given in ({"trust": True}, {"model": "odd_networks:Normal"}, {"model": odd.Normal}):

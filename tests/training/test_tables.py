@@ -247,7 +247,7 @@ def test_noise_of_the_instance_ignores_the_units_of_the_columns(clusters: str) -
     ("flags", "words"),
     [
         ("--target kin", "unknown column of"),
-        ("", "name the column of labels with --target"),
+        ("", "for a table of numbers, give --target COLUMN"),
         ("--target kind --frozen bog", "unknown column of frozen: 'bog': did you mean 'big'?"),
         ("--target kind --bounds 0,1", "out of the bounds 0 to 1: give wider bounds, or freeze the column"),
         ("--target kind --bounds all", "--bounds: 'all' is no range: give data, none, or two numbers LOW,HIGH"),

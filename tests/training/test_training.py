@@ -248,6 +248,6 @@ def test_the_first_lines_name_method_network_data_and_radius(tiny: str, tmp_path
         heard = Heard()
         train(quick(tiny, method), tmp_path / name, device="cpu", display=heard)
         assert heard.lines[0].startswith(words)
-        assert heard.lines[0].endswith("(270 train, 30 validation, 90 test), linf eps 0.1, 4 epochs, cpu")
+        assert "(270 train, 30 validation, 90 test), linf eps 0.1, 4 epochs, cpu, about " in heard.lines[0]
     assert heard.lines[1].startswith("cross-fitting 1/1  loss ")
     assert heard.lines[2].startswith("orat: automatic, ")
