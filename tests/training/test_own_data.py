@@ -45,7 +45,10 @@ def test_the_chosen_size_is_said_recorded_and_taken_again(photos: Path, tmp_path
     heard = Heard()
     run = quick(str(photos), AT(), **FEW, validation=0.3)
     orat.train(run, tmp_path / "run", device="cpu", display=heard)
-    assert any(line.startswith("images of different sizes, 60x90 to 99x90, are resized to 42x48 (height x width)") for line in heard.lines)
+    assert any(
+        line.startswith("images of different sizes, 60x90 to 99x90, are resized to 42x48 (height x width)")
+        for line in heard.lines
+    )
     there = read_run(tmp_path / "run")
     assert there.image_size == (42, 48)
     parts = prepare(there)
