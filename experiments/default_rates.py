@@ -1,0 +1,64 @@
+"""The learning rate and the rise of the attack's radius among the defaults for a user's images on a CPU.
+
+    python experiments/default_rates.py --data-dir data --runs runs/default-rates --out results/default-rates.json
+
+The first samples of CIFAR-10 and MNIST stand for a user's images: every other field has its default for such data. The
+accuracies are those of the last epoch on the validation part.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import torch
+from study import Cell, Row, add_flags, fields_of, fill, is_known
+
+import orat
+from orat.training.run_folder import RunFolder
+
+SAMPLES = 1000
+SETS = ("cifar10", "mnist")
+RATES = (0.02, 0.05, 0.1)
+RISES = (0.0, 0.2)  # share of the epochs in which the radius rises
+EPOCHS = 62  # the default for 1,000 images
+
+
+def part_of(name: str, data_dir: Path | None) -> orat.data.Dataset:
+    """The first training samples of a data set, with the same number of each class or nearly."""
+    return orat.load_data(name, data_dir).train.take(torch.arange(SAMPLES))
+
+
+def cells(arguments: argparse.Namespace, known: list[Row]) -> Iterable[Cell]:
+    """The missing runs."""
+    parts = {name: part_of(name, arguments.data_dir) for name in SETS}
+    for seed, name, lr, rise in product(map(int, arguments.seeds.split(",")), SETS, RATES, RISES):
+        columns = {"data": name, "lr": lr, "attack_warmup": rise, "seed": seed}
+        if is_known(columns, known):
+            continue
+        run = orat.Run(data=parts[name], method=orat.methods.AT(), lr=lr, attack_warmup=rise * EPOCHS, seed=seed)
+        folder = arguments.runs / f"{name}-{lr}-{rise}-{seed}"
+        yield Cell(columns, folder, replace(run, validation=0.2, **fields_of(arguments)))
+
+
+def row_of(cell: Cell, result: Row) -> Row:
+    """The accuracies of the last epoch on the validation part."""
+    last = RunFolder(cell.folder).history()[-1]
+    return {"epoch": last["epoch"], "validation": last.get("validation"), "seconds": result["seconds"]}
+
+
+def main() -> None:
+    """Fills the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_flags(parser, "runs/default-rates")
+    arguments = parser.parse_args()
+    setting = {"samples": SAMPLES, "method": "AT", "fields": fields_of(arguments)}
+    fill(arguments, setting, partial(cells, arguments), row_of)
+
+
+if __name__ == "__main__":
+    main()
