@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    run = orat.Run(data=arguments.data, method=orat.methods.ORAT(), augment="none" if "mnist" in arguments.data else "crop-flip")
+    run = orat.Run(
+        data=arguments.data, method=orat.methods.ORAT(), augment="none" if "mnist" in arguments.data else "crop-flip"
+    )
     run, splits = read_data(run, arguments.data_dir, choose_device(arguments.device))
     train = splits.train
     if arguments.samples:
@@ -60,7 +62,11 @@ def main() -> None:
             started = time.monotonic()
             log_probs = predicted(replace(run, seed=seed), relabel(train, noisy), arguments)
             wrong = (log_probs.argmax(1) != train.labels).double().mean()
-            values = {"log_probs": log_probs.half(), "noisy": noisy.to(torch.uint8), "true": train.labels.to(torch.uint8)}
+            values = {
+                "log_probs": log_probs.half(),
+                "noisy": noisy.to(torch.uint8),
+                "true": train.labels.to(torch.uint8),
+            }
             np.savez_compressed(file, **{name: value.numpy() for name, value in values.items()})
             print(f"{file}: {wrong:.3f} of the predictions wrong, {time.monotonic() - started:.0f} s", flush=True)
 
