@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import errno
 import sys
+import warnings
 from argparse import Namespace
 
 from orat import __version__
-from orat.cli import demo, evaluate, labels, predict, search, train
+from orat.cli import data, demo, evaluate, labels, predict, search, train
 from orat.cli import list as listing
 from orat.cli.flags import Parser
 from orat.cli.renamed import check_values, renamed
 from orat.core.errors import InputError, TrainingError
 from orat.core.registry import plugins
 
-COMMANDS = (train, search, evaluate, predict, labels, listing, demo)  # in the order of the help
+COMMANDS = (train, search, evaluate, predict, data, labels, listing, demo)  # in the order of the help
 
 
 def main(words: list[str] | None = None) -> int:
     """Runs one command: exit code 0, 2 for an input error, 1 for a training or images that fail, 130 after Ctrl-C."""
     goes_on = False
+    warnings.filterwarnings("ignore", module="PIL")  # a broken image is one line of ours
     try:
         arguments = parse(renamed(sys.argv[1:] if words is None else words))
         goes_on = arguments.goes_on

@@ -13,7 +13,7 @@ COMMANDS = {
     "outliers": ("labels", "find"),
     "clean": ("labels", "fix"),
     "methods": ("list", "methods"),
-    "data": ("list", "data"),
+    "list data": ("data",),
     "reproduce": ("paper", "reproduce"),
     "theory": ("paper", "theory"),
 }
@@ -39,11 +39,13 @@ VALUES = {("engine", "replica"): "folded"}
 
 def renamed(words: list[str]) -> list[str]:
     """A command line with the new name of its command; an old one is pointed out on standard error."""
-    if not words or words[0] not in COMMANDS:
-        return words
-    new = COMMANDS[words[0]]
-    sys.stderr.write(f"orat {words[0]} is now orat {' '.join(new)}\n")
-    return [*new, *words[1:]]
+    for length in (1, 2):
+        old = " ".join(words[:length])
+        if old in COMMANDS:
+            new = COMMANDS[old]
+            sys.stderr.write(f"orat {old} is now orat {' '.join(new)}\n")
+            return [*new, *words[length:]]
+    return words
 
 
 def check_removed(name: str) -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from base64 import b64encode
 from itertools import islice
 from typing import Any
 
-import numpy as np
-import torch
 from jinja2 import Environment, PackageLoader
-from PIL import Image
 from torch import Tensor
 
 from orat.curation.issues import LabelIssues
 from orat.curation.tables import headlines
+from orat.data.pictures import drawable, image_of, picture
 from orat.data.source import Source
 
-SHOWN = 128  # pixels of the longer side on the page
-LARGEST = 256  # pixels of the longer side in the file
 MOST_CLASSES = 30  # of a matrix on the page
 FAINTEST = 0.05  # share at which a cell is colored fully if no share is larger
 STRONGEST = 0.6  # opacity of a fully colored cell
@@ -67,26 +61,7 @@ def figures(found: LabelIssues, samples: Source, top: int) -> list[dict[str, Any
             "p_wrong": 1 - row["label_quality"],
             "flagged": row["is_label_issue"],
             "truth": None if true_labels is None else classes[int(true_labels[place])],
-            **picture(pixels),
+            **picture(image_of(pixels)),
         }
         for place, row, pixels in zip(places, islice(found, top), samples.__getitems__(places), strict=True)
     ]
-
-
-def drawable(shape: tuple[int, ...]) -> bool:
-    """Whether samples of a shape are gray or colored images."""
-    return len(shape) == 3 and shape[0] in (1, 3)
-
-
-def picture(pixels: Tensor) -> dict[str, Any]:
-    """An image (channels, height, width) as a data URL with its size on the page; a tiny image is enlarged."""
-    whole = pixels if pixels.dtype == torch.uint8 else (255 * pixels).round().to(torch.uint8)
-    array = whole.cpu().movedim(0, -1).numpy()
-    image = Image.fromarray(np.ascontiguousarray(array[..., 0] if array.shape[-1] == 1 else array))
-    image.thumbnail((LARGEST, LARGEST))
-    raw = io.BytesIO()
-    image.save(raw, "PNG", optimize=True)
-    scale = SHOWN / max(image.size)
-    width, height = (max(1, round(scale * side)) for side in image.size)
-    source = f"data:image/png;base64,{b64encode(raw.getvalue()).decode()}"
-    return {"width": width, "height": height, "tiny": scale > 1, "source": source}

@@ -131,6 +131,17 @@ def holds_images(path: Path) -> bool:
     return path.name.endswith(TAR_ENDINGS) and path.is_file()
 
 
+def lists_images(path: Path, target: str | None) -> bool:
+    """Whether the path is a .csv file that lists images; a table of numbers comes with its target."""
+    return path.suffix == ".csv" and target is None and path.is_file()
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is the path of data, not a data set with a name and not code."""
+    path = Path(name).expanduser()
+    return plugin(name) is None and name not in NAMES and (path.exists() or not names_code(name))
+
+
 def load_named(name: str, data_dir: str | Path | None) -> Splits:
     """A public data set, or the bundled sample."""
     if name == "sample":
@@ -154,8 +165,7 @@ def load_path(name: str, path: Path, reading: Reading) -> Splits:
         error = unknown("data set", name, names())
         raise InputError(f"{error}; or give the path of an image folder, {ENDINGS}: there is no {path}")
     if path.suffix in TABLE_ENDINGS:
-        lists_images = path.suffix == ".csv" and reading.target is None
-        return read_as("listing" if lists_images else "table", path, name, reading)
+        return read_as("listing" if lists_images(path, reading.target) else "table", path, name, reading)
     if path.suffix == ".py":
         raise InputError(f"{path} is a file of code: name a function or an object in it, as in {path}:ATTRIBUTE")
     if path.suffix != ".npz":
@@ -177,9 +187,7 @@ def folder_of(name: str, data_dir: str | Path | None) -> Path | None:
 def missing(name: str, data_dir: str | Path | None) -> str:
     """The message for a public data set without files."""
     named, folder = places(name, data_dir)
-    return (
-        f"no files of {name} in {named} or {folder}: run `orat list data --download {name}`, or put them into {named}"
-    )
+    return f"no files of {name} in {named} or {folder}: run `orat data --download {name}`, or put them into {named}"
 
 
 def search(name: str, data_dir: str | Path | None) -> Found:

@@ -15,7 +15,7 @@ from orat.core.errors import InputError
 from orat.core.files import read_bytes
 from orat.core.types import Labels
 from orat.data.decode import Head, decode, header, in_threads, put
-from orat.data.image_files import TRAIN, File, Found, arranged, contents, counted, first, found_in, is_image
+from orat.data.image_files import NAMED, TRAIN, File, Found, arranged, contents, counted, first, found_in, is_image
 from orat.data.image_sizes import chosen_size, size_words
 from orat.data.packed import packed
 from orat.data.reading import PLAIN, Reading, Size
@@ -89,7 +89,8 @@ def unreadable(heads: Heads) -> InputError:
     error = broken[min(broken)]
     if len(broken) == 1:
         return error
-    return InputError(f"{len(broken)} of {len(heads):,} images are broken: {first(sorted(broken))}; {error}")
+    rest = "; `orat data PATH` lists all" if len(broken) > NAMED else ""
+    return InputError(f"{len(broken)} of {len(heads):,} images are broken: {first(sorted(broken))}; {error}{rest}")
 
 
 def resident(root: Path, found: Found, heads: Heads, reading: Reading) -> Splits:

@@ -17,6 +17,7 @@ FOLDERS = {  # names of the folders of parts
     "test": "test", "testing": "test",
 }  # fmt: skip
 LAYOUT = "an image folder holds train/<class>/*.png (or .jpg, .bmp, .tif, .webp)"
+RECORD = "labels-fix.json"  # in a copy by `orat labels fix`: no image, and no file to speak of
 NAMED = 3  # files in a line; further files are counted
 
 Classes = dict[tuple[str, str], str]  # part and class: the path of the folder
@@ -40,6 +41,7 @@ class Found:
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
     top: str = ""  # the folder in a tar file around the data set, with a slash at its end
+    skipped: tuple[str, ...] = ()  # files that are no images of the data set
 
     def part(self, name: str) -> tuple[File, ...]:
         """The images of one part."""
@@ -103,8 +105,9 @@ def arranged(root: Path, paths: Collection[str], depth: int) -> Found:
         elif name:
             skipped.append(path)
     files.sort(key=lambda file: (file.part, file.label, file.name))
+    skipped = list(dict.fromkeys(path for path in skipped if path != RECORD))
     notes = [*without_parts(root, classes, start), *nested(files, depth), *skipped_words(skipped)]
-    return Found(tuple(files), checked(root, classes, files, depth), tuple(notes), top)
+    return Found(tuple(files), checked(root, classes, files, depth), tuple(notes), top, tuple(skipped))
 
 
 def has_parts(root: Path, paths: Collection[str]) -> bool:
@@ -148,8 +151,7 @@ def nested(files: Sequence[File], depth: int) -> list[str]:
 
 def skipped_words(skipped: Sequence[str]) -> list[str]:
     """The line about files that are no images of the data set."""
-    names = list(dict.fromkeys(skipped))
-    return [f"{counted(names, 'file')} skipped: {first(names)}"] if names else []
+    return [f"{counted(skipped, 'file')} skipped: {first(skipped)}"] if skipped else []
 
 
 def counted(items: Sequence[object], noun: str) -> str:

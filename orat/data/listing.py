@@ -33,6 +33,12 @@ class Row:
 
 def read(file: Path, reading: Reading = PLAIN) -> Splits:
     """The listed images in memory, in the order of the file; paths start at the folder of the file."""
+    found = found_in(file)
+    return resident(file.parent, found, heads_of(file.parent, found), reading)
+
+
+def found_in(file: Path) -> Found:
+    """The listed images, in the order of the file."""
     rows = rows_of(file)
     check_rows(file, rows)
     files = tuple(File(FOLDERS[row.part], row.label, row.path, row.path) for row in rows)
@@ -40,7 +46,7 @@ def read(file: Path, reading: Reading = PLAIN) -> Splits:
     learned = {one.label for one in found.part(TRAIN)}
     if strangers := [one for one in files if one.label not in learned]:
         raise InputError(f"{file}: class {strangers[0].label!r} has no image for training, only in {strangers[0].part}")
-    return resident(file.parent, found, heads_of(file.parent, found), reading)
+    return found
 
 
 def rows_of(file: Path) -> list[Row]:

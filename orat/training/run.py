@@ -42,7 +42,7 @@ class Run:
 
     data: str | Any = option(
         "sample",
-        "data set: a name (see `orat list data`), an image folder, a .npz, .csv or .tar file, or module:attribute",
+        "data set: a name (see `orat data`), an image folder, a .npz, .csv or .tar file, or module:attribute",
         type=str, shown="NAME|PATH",
     )  # fmt: skip
     method: Method = option(

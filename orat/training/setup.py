@@ -17,6 +17,7 @@ from orat.core.errors import InputError
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
+from orat.data.repeats import in_memory, warning
 from orat.data.source import Dataset, Splits, relabel
 from orat.methods.base import Scouts, Setting, State
 from orat.models import catalog as models
@@ -115,12 +116,25 @@ def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
     """A training set as read with the run's labels, and where the samples lie in it that its label file keeps."""
-    kept = torch.arange(len(train))
-    if run.labels is not None:
-        labels = from_file(run.labels, len(train), train.classes, train.paths)
-        kept = (labels != LEFT_OUT).nonzero().flatten()
-        train = relabel(train.take(kept), labels[kept])
+    train, kept = by_label_file(run, train)
     return with_noise(train, run.noise, run.noise_rate, run.noise_seed), kept
+
+
+def by_label_file(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
+    """A training set with the labels of the run's label file, without added noise, and the places of its samples."""
+    if run.labels is None:
+        return train, torch.arange(len(train))
+    labels = from_file(run.labels, len(train), train.classes, train.paths)
+    kept = (labels != LEFT_OUT).nonzero().flatten()
+    return relabel(train.take(kept), labels[kept]), kept
+
+
+def notes_of(run: Run, splits: Splits) -> list[str]:
+    """How the data were read, and a line if images of files stand under two labels or in two parts without noise."""
+    if splits.train.paths is None or not isinstance(run.data, str):
+        return [*splits.notes]
+    found = in_memory(replace(splits, train=by_label_file(run, splits.train)[0]))
+    return [*splits.notes, *warning(run.data, found, run.class_depth)]
 
 
 def setting_of(run: Run, parts: Parts, predictions: Tensor | None = None) -> Setting:

@@ -44,7 +44,7 @@ def command(*arguments: str) -> list[str]:
 
 COMMANDS = (
     "", "train", "search", "evaluate", "labels", "labels find", "labels fix", "list", "list methods", "list attacks",
-    "list models", "list data", "demo",
+    "list models", "data", "demo",
 )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_old_command_points_out_its_new_name_and_does_the_same(
     old: str, new: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for arguments in ((old, "--help"), (*new, "--help")):
+    for arguments in ((*old.split(), "--help"), (*new, "--help")):
         with pytest.raises(SystemExit):
             main(list(arguments))
     captured = capsys.readouterr()
@@ -275,7 +275,7 @@ def test_ctrl_c_says_how_to_go_on(tiny: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "function", "goes_on"),
-    [("search", "search.run", True), ("evaluate", "evaluate.run", True), ("list data", "list.list_data", False)],
+    [("search", "search.run", True), ("evaluate", "evaluate.run", True), ("data", "data.run", False)],
 )
 def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
     words: str, function: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -315,13 +315,13 @@ def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
         (["train", "--method", "at", "--noise", "symmetric", "--noise-rate", "1"], "noise_rate = 1"),
         (["train", "--method", "at", "--model", "lenett"], "did you mean 'lenet'"),
         (["train", "--method", "at", "--data", "mnits"], "did you mean 'mnist'"),
-        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "orat list data --download mnist"),
+        (["train", "--method", "at", "--data", "mnist", "--data-dir", "/nowhere"], "orat data --download mnist"),
         (["train", "--method", "at", "--labels", "/nowhere.csv"], "/nowhere.csv"),
         (["train", "--method", "at", "--device", "gpu9"], "gpu9"),
         (["train", "--method", "at", "--normalize", "maybe"], "known are no, yes"),
         (["train", "--method", "at", "stray"], "'stray'"),
         (["evaluate", "/nowhere"], "is not a run folder"),
-        (["list", "data", "--download", "mnits"], "did you mean 'mnist'"),
+        (["data", "--download", "mnits"], "did you mean 'mnist'"),
     ],
 )
 def test_nonsense_is_answered_in_one_line_with_exit_code_2(
@@ -379,26 +379,6 @@ def test_the_demo_shows_all_methods_what_was_cut_and_the_folders(
     for name in ("at-seed0", "orat-seed0", "orat-m-seed0"):
         assert str(tmp_path / "demo" / name) in text
         assert (tmp_path / "demo" / name / "result.json").is_file()
-
-
-def test_data_lists_what_is_there(capsys: pytest.CaptureFixture[str], mnist_dir: Path) -> None:
-    assert main(["list", "data", "--data-dir", str(mnist_dir.parent), "--json"]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert (rows["mnist"]["status"], rows["mnist"]["train"], rows["mnist"]["shape"]) == ("found", 60_000, [1, 28, 28])
-    assert rows["cifar100"]["status"] == "missing"
-    assert rows["sample"]["train"] == 6_000
-    assert main(["list", "data", "--data-dir", str(mnist_dir.parent)]) == 0
-    text = capsys.readouterr().out
-    assert "60,000" in text
-    assert "toy-imbalanced-2" in text
-
-
-def test_data_checks_a_path(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "data", tiny, "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["train"], row["test"], row["shape"], row["classes"]) == (300, 90, [1, 12, 12], 3)
-    (tmp_path / "train" / "cat").mkdir(parents=True)
-    assert "cat" in wrong(capsys, "list", "data", str(tmp_path))
 
 
 def test_a_device_without_a_gpu_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:

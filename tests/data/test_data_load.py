@@ -87,7 +87,7 @@ def test_the_given_folder_goes_before_the_environment_and_that_before_data(
 def test_a_missing_set_says_where_it_was_looked_for_and_what_to_do(tmp_path: Path, name: str) -> None:
     line = message(name, tmp_path)
     assert f"no files of {name} in {tmp_path / name} or {tmp_path}" in line
-    assert f"`orat list data --download {name}`" in line
+    assert f"`orat data --download {name}`" in line
 
 
 def test_cifar_is_found_in_the_data_folder(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_found_tells_found_missing_and_damaged_apart(tmp_path: Path) -> None:
     assert (cifar10.status, cifar10.folder) == ("damaged", tmp_path / "cifar10")
     assert "data_batch_1.bin is cut off: 100 bytes found" in cifar10.message
     assert (cifar100.status, cifar100.folder) == ("missing", None)
-    assert "`orat list data --download cifar100`" in cifar100.message
+    assert "`orat data --download cifar100`" in cifar100.message
 
 
 def test_the_sample_has_600_and_100_images_a_class_and_is_small() -> None:

@@ -244,7 +244,7 @@ def test_the_list_tells_cells_what_is_done_time_and_missing_data(
     assert rows["pretrained"]["data"] == "cifar100 (missing), weights (missing)"
     assert all(row["seconds"] > 0 for row in rows.values())
     assert "as measured on one NVIDIA H200" in listed["notes"][0]
-    assert "orat list data --download cifar10" in listed["notes"][2]
+    assert "orat data --download cifar10" in listed["notes"][2]
 
 
 def test_operations_of_the_papers_networks_are_what_is_counted() -> None:
