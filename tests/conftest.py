@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from quick_runs import JUDGING, NOISE, quick
+from PIL import Image
+from quick_runs import JUDGING, NOISE, SLOW, quick
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -64,6 +65,31 @@ def automatic(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of automatic ORAT on labels of which a fifth is wrong."""
     folder = tmp_path_factory.mktemp("automatic") / "run"
     orat.train(quick(tiny, JUDGING, **NOISE), folder, device="cpu", display=SILENT)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 240 images of two classes, 20 of each in the wrong folder; both classes use the same file names."""
+    root = tmp_path_factory.mktemp("cleaning") / "photos"
+    generator = np.random.default_rng(0)
+    for label, name in enumerate(("bar", "foo")):
+        for part, n in (("train", 120), ("test", 10)):
+            (root / part / name).mkdir(parents=True)
+            for i in range(n):
+                shown = 1 - label if part == "train" and i < 20 else label
+                pixels = generator.integers(0, 100, (8, 8), dtype=np.uint8)
+                pixels[4 * shown : 4 * shown + 4] += 120
+                Image.fromarray(pixels).save(root / part / name / f"{i:03}.png")
+    (root / "train" / "foo" / "notes.txt").write_text("not an image")
+    return root
+
+
+@pytest.fixture(scope="session")
+def of_photos(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on that folder."""
+    folder = tmp_path_factory.mktemp("cleaning") / "run"
+    orat.train(quick(str(photos), JUDGING, **SLOW), folder, device="cpu", display=SILENT)
     return folder
 
 

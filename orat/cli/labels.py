@@ -1,4 +1,4 @@
-"""`orat labels`: finds wrong labels by a run or by given predictions, and writes a training set without them."""
+"""`orat labels`: finds wrong labels by a run or by predictions, writes a training set without them, and undoes it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,19 @@ PRINTED = 10  # samples
 
 
 def add(commands: Any) -> None:
-    """Declares `labels find` and `labels fix`."""
-    text = "find wrong labels in a run's training set, or write a training set without them"
+    """Declares `labels find`, `labels fix` and `labels undo`."""
+    text = "find wrong labels in a run's training set, write a training set without them, or undo it"
     below = commands.add_parser("labels", help=text, description=text).add_subparsers(required=True, metavar="ACTION")
+    add_find(below)
+    add_fix(below)
+    one = add_command(below, "undo", undo, "restore the labels before in a folder that `orat labels fix` wrote")
+    one.add_argument("out", metavar="OUT", help="the folder")
+    one.add_argument("--data", metavar="PATH", help="the folder or tar of the originals, if it was moved")
+    one.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_find(below: Any) -> None:
+    """Declares `labels find`."""
     text = "find labels that are probably wrong, by a finished run or by predictions of any network: tables and a page"
     one = add_command(below, "find", find, text)
     one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
@@ -42,6 +52,10 @@ def add(commands: Any) -> None:
     one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
     add_judging(one)
     add_places(one)
+
+
+def add_fix(below: Any) -> None:
+    """Declares `labels fix`."""
     text = "write the training set of a finished run without the labels that are probably wrong; nothing is overwritten"
     one = add_command(below, "fix", fix, text)
     one.add_argument("run", metavar="RUN", help="the run's folder")
@@ -57,6 +71,8 @@ def add(commands: Any) -> None:
         "--threshold", metavar="P", help="flag a label that is wrong with more than this probability (default: the "
         "labels that the run flagged)",
     )  # fmt: skip
+    one.add_argument("--dry-run", action="store_true", help="print the changes by class and write nothing")
+    one.add_argument("--force", action="store_true", help="change labels even if the predictions are unreliable")
     add_judging(one)
     add_places(one)
 
@@ -156,32 +172,59 @@ def print_found(title: str, found: LabelIssues) -> None:
 
 
 def fix(arguments: Namespace) -> int:
-    """Writes the training set, and prints the changes and the command that trains on it."""
+    """Prints the changes, writes the training set, and prints the command that trains on it."""
     threshold, judging = read(arguments, "threshold", number), judging_of(arguments)
     from orat.core.console import Display
-    from orat.curation.fix import fix_labels, train_command
+    from orat.curation.fix import plan_fix, train_command
 
-    how, kind = arguments.how, arguments.fix
-    result = fix_labels(arguments.run, arguments.out, how, kind, threshold, arguments.data_dir, Display(), **judging)
-    command = shlex.join(train_command(result, arguments.data_dir))
+    planned = plan_fix(
+        arguments.run, arguments.out, arguments.how, arguments.fix, threshold, arguments.data_dir, Display(),
+        force=arguments.force, **judging,
+    )  # fmt: skip
+    summary, writes = planned.summary(), not arguments.dry_run
+    command = shlex.join(train_command(summary, arguments.data_dir))
+    if not arguments.json:
+        print_changes(summary)
+    if writes:
+        planned.write()
     if arguments.json:
-        print_json(result | {"command": command})
+        print_json(summary | {"command": command, "written": writes})
     else:
-        print_changes(result, command)
+        print_written(summary, command, writes)
     return 0
 
 
-def print_changes(result: Mapping[str, Any], command: str) -> None:
-    """Prints the changes by class, and the command that trains on the new training set."""
+def print_changes(result: Mapping[str, Any]) -> None:
+    """Prints the changes by class, before they are written."""
     from orat.curation.issues import SOURCES
 
-    moved = ("moved_out", "moved_in") if result["relabeled"] else ("dropped",)
+    moved = [name for name in ("dropped", "moved_out", "moved_in") if any(row[name] for row in result["classes"])]
     titles = {name: name.replace("_", " ") for name in ("class", "before", *moved, "after")}
-    title = f"{result['dropped']:,} of {result['of']:,} samples dropped, {result['relabeled']:,} relabeled"
+    title = f"of {result['of']:,} samples, {result['dropped']:,} to drop and {result['relabeled']:,} to relabel"
     print_table(plain_table(title, titles, result["classes"]))
     say(SOURCES[result["judged_by"]])
     if result["not_judged"]:
         say(f"{result['not_judged']:,} samples without a prediction, because the run did not train on them, are kept.")
+
+
+def print_written(result: Mapping[str, Any], command: str, is_written: bool) -> None:
+    """Prints where the training set is, how to train on it, and how to undo it."""
+    if not is_written:
+        say("nothing is written (--dry-run)")
+        return
     less = ", with a lower --m, because fewer labels are wrong now" if "--m" in result["train"] else ""
-    say(f"written to {result['folder']}; to train on it{less}:")
+    say(f"written to {result['folder']}; `{shlex.join(['orat', 'labels', 'undo', result['folder']])}` restores the "
+        f"labels before; to train on it{less}:")  # fmt: skip
     say(command)
+
+
+def undo(arguments: Namespace) -> int:
+    """Restores the labels before, and prints how many."""
+    from orat.curation.undo import undo_fix
+
+    result = undo_fix(arguments.out, arguments.data)
+    if arguments.json:
+        print_json(result)
+    else:
+        say(f"{result['folder']}: {result['restored']:,} samples restored, {result['moved_back']:,} labels set back")
+    return 0

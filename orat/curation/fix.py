@@ -1,10 +1,10 @@
-"""Label issues -> a training set without wrong labels: a file of labels, or a copy of the image folder."""
+"""Label issues -> new labels for the training set of a run, planned first and then written."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from torch import Tensor
 
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
-from orat.core.files import csv_bytes, read_bytes, replace_file
 from orat.core.types import Labels
 from orat.curation.find import find_label_issues, given_again
+from orat.curation.fixed_files import LABELS, Origin, write_copy, write_labels
 from orat.curation.issues import LabelIssues
 from orat.data import catalog as datasets
-from orat.data.image_files import TRAIN, File, contents, found_in
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.training.load import finished_run
@@ -30,6 +29,57 @@ HOWS = ("labels", "folder")
 FIXES = ("drop", "relabel")
 
 
+@dataclass(frozen=True, eq=False)
+class Fix:
+    """New labels for the training set of a run; nothing is written yet."""
+
+    run_folder: str
+    run: Run
+    train: Dataset  # as read
+    found: LabelIssues
+    before: Labels  # (n,) the labels of the run; LEFT_OUT for samples without a label in its label file
+    after: Labels  # (n,) the new labels; LEFT_OUT for dropped samples
+    how: str
+    out: Path
+
+    @cached_property
+    def classes(self) -> list[dict[str, Any]]:
+        """One row a class: samples before, dropped, moved to and from other classes, and after."""
+        return changes(self.before, self.after, self.train.classes)
+
+    @property
+    def new_run(self) -> Run:
+        """The same run on the new training set."""
+        plain = replace(self.run, labels=None, noise="none", noise_rate=0.0)
+        if self.how == "labels":
+            return replace(plain, labels=str(self.out / LABELS))
+        return replace(plain, data=str(self.out))
+
+    def summary(self) -> dict[str, Any]:
+        """The changes by class, and the flags of `orat train` for the new training set."""
+        return {
+            "folder": str(self.out),
+            "dropped": sum(row["dropped"] for row in self.classes),
+            "relabeled": sum(row["moved_in"] for row in self.classes),
+            "of": len(self.train),
+            "not_judged": self.found.total - len(self.found),
+            "judged_by": self.found.judged_by,
+            "reliability": self.found.verdict.reliability,
+            "classes": self.classes,
+            "train": words_of(self.new_run),
+        }
+
+    def write(self) -> None:
+        """Writes the new training set with its record, in one step."""
+        root = image_root(self.run) if self.how == "folder" else None
+        origin = Origin(
+            self.run_folder, self.run.id, root, self.run.class_depth, self.found.judged_by,
+            self.found.verdict.reliability, self.train.fingerprint(),
+        )  # fmt: skip
+        write = write_labels if self.how == "labels" else write_copy
+        write(self.out, self.train, self.before, self.after, origin)
+
+
 def fix_labels(
     run_folder: str | Path,
     out: str | Path,
@@ -38,36 +88,51 @@ def fix_labels(
     threshold: float | None = None,
     data_dir: str | Path | None = None,
     display: Display = SILENT,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
     **judging: Any,
 ) -> dict[str, Any]:
     """Writes a run's training set to `out` with the flagged samples dropped or relabeled; returns the changes by class.
 
     `how` is a file of labels for `Run(labels=...)`, or a copy of the image folder. Flagged are the label issues of the
-    run, or with `threshold` the labels with a higher probability to be wrong. `judging` holds further arguments of
-    `orat.find_label_issues`. The originals stay as they are.
+    run, or with `threshold` the labels with a higher probability to be wrong. `force` permits unreliable predictions;
+    with `dry_run` nothing is written. `judging` holds further arguments of `orat.find_label_issues`. The originals stay
+    as they are; `orat.curation.undo_fix(out)` restores the labels before.
     """
+    planned = plan_fix(run_folder, out, how, fix, threshold, data_dir, display, force=force, **judging)
+    if not dry_run:
+        planned.write()
+    return planned.summary()
+
+
+def plan_fix(
+    run_folder: str | Path,
+    out: str | Path,
+    how: str = "labels",
+    fix: str = "drop",
+    threshold: float | None = None,
+    data_dir: str | Path | None = None,
+    display: Display = SILENT,
+    *,
+    force: bool = False,
+    **judging: Any,
+) -> Fix:
+    """The changes that `fix_labels` with the same arguments writes."""
     check_request(how, fix, threshold)
     run, out = finished_run(Path(run_folder)), Path(out)
     run = given_again(run, "data", judging.get("data"), judging.get("trust", False))
     check_place(out, image_root(run) if how == "folder" else None)
     data_dir = None if data_dir is None else Path(data_dir)
     found = find_label_issues(run_folder, data_dir, display=display, **judging)
+    if not force:
+        check_trusted(found)
     train = read(run, data_dir).train
     before = given_labels(run, train)
-    after = fixed_labels(before, found, fix, threshold)
-    rows = changes(before, after, train.classes)
-    check_classes(rows)
-    new_run = written(run, train, after, out, how)
-    return {
-        "folder": str(out),
-        "dropped": sum(row["dropped"] for row in rows),
-        "relabeled": sum(row["moved_in"] for row in rows),
-        "of": len(train),
-        "not_judged": found.total - len(found),
-        "judged_by": found.judged_by,
-        "classes": rows,
-        "train": words_of(new_run),
-    }
+    after = fixed_labels(before, found, fix, threshold, force)
+    planned = Fix(str(run_folder), run, train, found, before, after, how, out)
+    check_classes(planned.classes)
+    return planned
 
 
 def check_request(how: str, fix: str, threshold: float | None) -> None:
@@ -87,6 +152,16 @@ def check_place(out: Path, root: Path | None) -> None:
         raise InputError(f"{out} lies in {root}, which must stay as it is: give --out a folder elsewhere")
 
 
+def check_trusted(found: LabelIssues) -> None:
+    """Refuses to change labels by a verdict that cannot be trusted."""
+    if not found.verdict.trusted:
+        held_out = "" if found.judged_by == "held-out networks" else "try --held-out, "
+        raise InputError(
+            f"the predictions are unreliable ({found.verdict.reason}): {held_out}train with more epochs or samples, or "
+            "give --force to change labels all the same"
+        )
+
+
 def image_root(run: Run) -> Path:
     """The folder or tar of images that a run was trained on."""
     root = Path(run.data).expanduser()
@@ -101,11 +176,20 @@ def given_labels(run: Run, train: Dataset) -> Labels:
     return torch.full((len(train),), LEFT_OUT).index_copy(0, kept, given.labels)
 
 
-def fixed_labels(before: Labels, found: LabelIssues, fix: str, threshold: float | None) -> Labels:
+def fixed_labels(before: Labels, found: LabelIssues, fix: str, threshold: float | None, force: bool = False) -> Labels:
     """The labels with flagged samples left out, or with their most likely other class."""
-    flags = found.flags if threshold is None else found.verdict.flagged(threshold)
+    flags = flags_of(found, threshold, force)
     new = torch.full_like(found.other, LEFT_OUT) if fix == "drop" else found.other
     return before.index_copy(0, found.id[flags], new[flags])
+
+
+def flags_of(found: LabelIssues, threshold: float | None, force: bool) -> Tensor:
+    """The labels to change; a verdict that is not trusted flags none, so that `force` takes the threshold alone."""
+    if threshold is None:
+        return found.flags
+    if force and not found.verdict.trusted:
+        return found.verdict.p_wrong > threshold
+    return found.verdict.flagged(threshold)
 
 
 def changes(before: Labels, after: Labels, classes: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -125,55 +209,6 @@ def check_classes(rows: list[dict[str, Any]]) -> None:
     lost = [row["class"] for row in rows if row["before"] and not row["after"]]
     if lost:
         raise InputError(f"no sample of {', '.join(lost)} would be left: give a higher --threshold, such as 0.9")
-
-
-def written(run: Run, train: Dataset, labels: Labels, out: Path, how: str) -> Run:
-    """Writes the training set with new labels; returns the same run on the new training set."""
-    if how == "labels":
-        write_labels(out, labels, train.classes)
-        return replace(run, labels=str(out / "labels.csv"), noise="none", noise_rate=0.0)
-    copy_images(image_root(run), run.class_depth, train, labels, out)
-    return replace(run, data=str(out), labels=None, noise="none", noise_rate=0.0)
-
-
-def write_labels(out: Path, labels: Labels, classes: tuple[str, ...]) -> None:
-    """Writes labels.csv with all samples, dropped samples without a label, and kept.txt with the other samples."""
-    out.mkdir(parents=True, exist_ok=True)
-    names = ["" if label == LEFT_OUT else classes[label] for label in labels.tolist()]
-    kept = (labels != LEFT_OUT).nonzero().flatten().tolist()
-    replace_file(out / "kept.txt", "".join(f"{place}\n" for place in kept).encode())
-    replace_file(out / "labels.csv", csv_bytes({"index": range(len(labels)), "label": names}))
-
-
-def copy_images(root: Path, depth: int, train: Dataset, labels: Labels, out: Path) -> None:
-    """Copies the training images into folders by their new labels, and the other parts unchanged; in one step."""
-    found = found_in(root, depth)
-    places = destinations(found.part(TRAIN), train.classes, labels)
-    beside = out.resolve().with_name(f".{out.resolve().name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    for file, raw in contents(root, found):
-        place = places.get(file.path) if file.part == TRAIN else file.path
-        if place is not None:
-            (beside / place).parent.mkdir(parents=True, exist_ok=True)
-            (beside / place).write_bytes(read_bytes(root / file.path) if raw is None else raw)
-    beside.replace(out)
-
-
-def destinations(files: Sequence[File], classes: tuple[str, ...], labels: Tensor) -> dict[str, str]:
-    """The new path of each kept image; the old class becomes part of a name that is taken in the new class."""
-    places: dict[str, str] = {}
-    # With the names of dropped and moved images, so that no name changes its image.
-    taken = {f"{TRAIN}/{file.label}/{file.name}" for file in files}
-    for file, label in zip(files, labels.tolist(), strict=True):
-        if label == LEFT_OUT:
-            continue
-        here, place, number = f"{TRAIN}/{file.label}/{file.name}", f"{TRAIN}/{classes[label]}/{file.name}", 0
-        while place != here and place in taken:
-            number += 1
-            place = f"{TRAIN}/{classes[label]}/{file.label.replace('/', '-')}-{number}-{file.name}"
-        taken.add(place)
-        places[file.path] = place
-    return places
 
 
 def words_of(run: Run) -> list[str]:

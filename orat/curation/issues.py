@@ -11,7 +11,7 @@ from torch import Tensor
 
 from orat.core.types import Labels
 from orat.data.source import Source
-from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed
+from orat.noise.judge import DOUBTED, Verdict, area, found_removed
 from orat.noise.matrix import MIN_SAMPLES
 
 DIGITS = 6  # of numbers in tables
@@ -155,9 +155,6 @@ class LabelIssues:
         few = [name for name, count in zip(self.names, counts, strict=True) if count < MIN_SAMPLES]
         if few:
             lines.append(f"Classes with fewer than {MIN_SAMPLES} samples have no score: {', '.join(few)}.")
-        if self.verdict.reliability < RELIABLE:
-            lines.append(
-                f"The predictions are unreliable: their reliability is {self.verdict.reliability:.0%}, and flags need "
-                f"{RELIABLE:.0%}. Right labels of hard samples have high scores, too."
-            )
+        if (why := self.verdict.reason) is not None:
+            lines.append(f"The predictions are unreliable: {why}. Right labels of hard samples have high scores, too.")
         return lines

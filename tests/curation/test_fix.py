@@ -20,7 +20,8 @@ from refusals import assert_refused_in_one_line
 import orat
 from orat.cli.main import main, parse
 from orat.core.console import SILENT
-from orat.curation.fix import check_classes, copy_images, words_of
+from orat.curation.fix import check_classes, words_of
+from orat.curation.fixed_files import Origin, write_copy
 from orat.data.catalog import load
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.noise import inject as noise
@@ -29,37 +30,12 @@ from orat.training.setup import prepare
 from orat.training.text import run_from
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 240 images of two classes, 20 of each in the wrong folder; both classes use the same file names."""
-    root = tmp_path_factory.mktemp("cleaning") / "photos"
-    generator = np.random.default_rng(0)
-    for label, name in enumerate(("bar", "foo")):
-        for part, n in (("train", 120), ("test", 10)):
-            (root / part / name).mkdir(parents=True)
-            for i in range(n):
-                shown = 1 - label if part == "train" and i < 20 else label
-                pixels = generator.integers(0, 100, (8, 8), dtype=np.uint8)
-                pixels[4 * shown : 4 * shown + 4] += 120
-                Image.fromarray(pixels).save(root / part / name / f"{i:03}.png")
-    (root / "train" / "foo" / "notes.txt").write_text("not an image")
-    return root
-
-
-@pytest.fixture(scope="module")
-def of_photos(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on that folder."""
-    folder = tmp_path_factory.mktemp("cleaning") / "run"
-    orat.train(quick(str(photos), JUDGING, **SLOW), folder, device="cpu", display=SILENT)
-    return folder
-
-
 def hashes(root: Path) -> dict[str, str]:
-    """The hash of every file in a folder."""
+    """The hash of every file in a folder, but the record of a fix."""
     return {
         str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(root.rglob("*"))
-        if file.is_file()
+        if file.is_file() and file.name != "labels-fix.json"
     }
 
 
@@ -274,7 +250,8 @@ def test_a_copy_has_the_new_labels_in_every_layout(tmp_path: Path, root: str, de
         Image.new("L", (6, 6), shade).save(photos / path)
     train = load(str(photos), class_depth=depth).train
     labels = torch.tensor([1, 1, 0, LEFT_OUT])
-    copy_images(photos, depth, train, labels, tmp_path / "copy")
+    origin = Origin("run", "0", photos, depth, "network", 1.0, "0")
+    write_copy(tmp_path / "copy", train, train.labels, labels, origin)
     copy = load(str(tmp_path / "copy"), class_depth=depth)
     found = {
         int(image.max()): copy.train.classes[label]
