@@ -70,7 +70,7 @@ def show(arguments: Namespace) -> int:
 
     reading = Reading(image_size, depth, arguments.target, largest=LARGEST[choose_device("auto").type])
     found = inspect(arguments.path, arguments.data_dir, reading, Display())
-    replace_file(out, contact_sheet(found, arguments.path).encode())
+    replace_file(out, contact_sheet(found, arguments.path).encode(errors="backslashreplace"))
     for line in found.broken.values():
         sys.stderr.write(f"orat: {line}\n")
     if arguments.json:

@@ -123,7 +123,7 @@ def find(arguments: Namespace) -> int:
     found = find_label_issues(display=Display(), **subject)
     out.mkdir(parents=True, exist_ok=True)
     written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
-    replace_file(written[-1], page(found, title, top).encode())
+    replace_file(written[-1], page(found, title, top).encode(errors="backslashreplace"))
     if arguments.json:
         rows = list(islice(found, PRINTED))
         print_json(found.summary() | {"notes": found.notes(), "most_suspicious": rows, "files": [*map(str, written)]})
@@ -203,6 +203,8 @@ def print_changes(result: Mapping[str, Any]) -> None:
     title = f"of {result['of']:,} samples, {result['dropped']:,} to drop and {result['relabeled']:,} to relabel"
     print_table(plain_table(title, titles, result["classes"]))
     say(SOURCES[result["judged_by"]])
+    if result["unreliable"]:
+        say(f"The predictions are unreliable: {result['unreliable']}. Labels are changed all the same (--force).")
     if result["not_judged"]:
         say(f"{result['not_judged']:,} samples without a prediction, because the run did not train on them, are kept.")
 

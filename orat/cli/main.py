@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import sys
 import warnings
 from argparse import Namespace
@@ -22,6 +23,8 @@ def main(words: list[str] | None = None) -> int:
     """Runs one command: exit code 0, 2 for an input error, 1 for a training or images that fail, 130 after Ctrl-C."""
     goes_on = False
     warnings.filterwarnings("ignore", module="PIL")  # a broken image is one line of ours
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for names of files that are not UTF-8
     try:
         arguments = parse(renamed(sys.argv[1:] if words is None else words))
         goes_on = arguments.goes_on

@@ -41,12 +41,12 @@ def require(module: str, extra: str, purpose: str) -> None:
 
 
 def csv_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """The columns as comma-separated text; None is an empty field."""
+    """The columns as comma-separated text; None is an empty field, and names of files keep bytes that are not UTF-8."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    return text.getvalue().encode(errors="surrogateescape")
 
 
 def parquet_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:

@@ -21,6 +21,7 @@ from orat.data import catalog as datasets
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.training.load import finished_run
+from orat.training.record import in_words
 from orat.training.run import Run
 from orat.training.setup import labeled, read
 from orat.training.text import as_flags, texts_of
@@ -39,8 +40,11 @@ class Fix:
     found: LabelIssues
     before: Labels  # (n,) the labels of the run; LEFT_OUT for samples without a label in its label file
     after: Labels  # (n,) the new labels; LEFT_OUT for dropped samples
-    how: str
     out: Path
+    how: str
+    fix: str
+    threshold: float | None
+    forced: bool
 
     @cached_property
     def classes(self) -> list[dict[str, Any]]:
@@ -64,7 +68,7 @@ class Fix:
             "of": len(self.train),
             "not_judged": self.found.total - len(self.found),
             "judged_by": self.found.judged_by,
-            "reliability": self.found.verdict.reliability,
+            "unreliable": self.found.verdict.reason,
             "classes": self.classes,
             "train": words_of(self.new_run),
         }
@@ -73,8 +77,8 @@ class Fix:
         """Writes the new training set with its record, in one step."""
         root = image_root(self.run) if self.how == "folder" else None
         origin = Origin(
-            self.run_folder, self.run.id, root, self.run.class_depth, self.found.judged_by,
-            self.found.verdict.reliability, self.train.fingerprint(),
+            self.run_folder, self.run.id, in_words(self.run.data), self.train.fingerprint(), root, self.run.class_depth,
+            self.found.judged_by, self.found.verdict.reliability, self.fix, self.threshold, self.forced,
         )  # fmt: skip
         write = write_labels if self.how == "labels" else write_copy
         write(self.out, self.train, self.before, self.after, origin)
@@ -130,7 +134,7 @@ def plan_fix(
     train = read(run, data_dir).train
     before = given_labels(run, train)
     after = fixed_labels(before, found, fix, threshold, force)
-    planned = Fix(str(run_folder), run, train, found, before, after, how, out)
+    planned = Fix(str(run_folder), run, train, found, before, after, out, how, fix, threshold, force)
     check_classes(planned.classes)
     return planned
 

@@ -30,11 +30,15 @@ class Origin:
 
     run: str  # the folder
     run_id: str
+    data: str | None  # the name or path of the data set
+    fingerprint: str  # of the training set as read
     root: Path | None  # the folder or tar of the originals, for a copy
     class_depth: int
     judged_by: str
     reliability: float
-    fingerprint: str  # of the training set as read
+    fix: str  # drop or relabel
+    threshold: float | None
+    forced: bool
 
 
 def hash_of(raw: bytes) -> str:
@@ -70,7 +74,7 @@ def kept_of(names: Sequence[str]) -> bytes:
 
 def rows_of(raw: bytes) -> list[list[str]]:
     """The lines of a labels.csv, the titles first."""
-    return list(csv.reader(io.StringIO(raw.decode(), newline="")))
+    return list(csv.reader(io.StringIO(raw.decode(errors="surrogateescape"), newline="")))
 
 
 def write_copy(out: Path, train: Dataset, before: Labels, after: Labels, origin: Origin) -> None:

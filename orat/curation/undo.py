@@ -14,6 +14,7 @@ from orat.curation.fixed_files import FORMAT, KEPT, LABELS, as_json, hash_of, ke
 from orat.data.image_files import RECORD, contents, counted, first, found_in
 
 Record = dict[str, Any]
+NEEDED = {"form", "undone", "source", "files", "changes"}  # of a record
 
 
 def undo_fix(out: str | Path, data: str | Path | None = None) -> Record:
@@ -40,7 +41,7 @@ def read_record(folder: Path) -> Record:
         record = json.loads(read_bytes(file))
     except ValueError as error:
         raise InputError(f"{file} is damaged ({line_of(error)}): fix the labels again") from error
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if not isinstance(record, dict) or record.get("format") != FORMAT or not record.keys() >= NEEDED:
         raise InputError(f"{file} is from an incompatible version of orat: fix the labels again")
     if record["undone"]:
         raise InputError(f"{folder} has the labels before already: there is nothing to undo")

@@ -64,7 +64,7 @@ def read_npy(path: Path) -> list[Row]:
 
 def read_csv(path: Path) -> list[Row]:
     """The rows of a .csv file without a line of titles."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         reader = csv.reader(file)
         rows = [(f"line {reader.line_num}", tuple(cell.strip() for cell in row)) for row in reader if any(row)]
     return rows[1:] if rows and rows[0][1] in TITLES else rows

@@ -43,8 +43,8 @@ def command(*arguments: str) -> list[str]:
 
 
 COMMANDS = (
-    "", "train", "search", "evaluate", "labels", "labels find", "labels fix", "list", "list methods", "list attacks",
-    "list models", "data", "demo",
+    "", "train", "search", "evaluate", "labels", "labels find", "labels fix", "labels undo", "list", "list methods",
+    "list attacks", "list models", "data", "demo",
 )  # fmt: skip
 
 

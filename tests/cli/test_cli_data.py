@@ -166,3 +166,9 @@ def test_a_training_says_once_that_images_stand_under_two_labels_or_in_two_parts
     Path("labels.csv").write_text("\n".join(["path,label", *rows]))
     (line,) = lines("fixed", labels="labels.csv")
     assert "labels" not in line
+
+
+def test_a_name_that_is_not_utf_8_is_shown_with_its_bytes(pets: Path) -> None:
+    shutil.copy(pets / "train/cat/0.png", pets / "train/cat" / os.fsdecode(b"\xe9.png"))
+    done = subprocess.run([sys.executable, "-m", "orat", "data", "pets"], capture_output=True, text=True, check=True)
+    assert "train/cat/0.png, train/cat/\\udce9.png" in done.stdout

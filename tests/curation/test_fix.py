@@ -250,7 +250,7 @@ def test_a_copy_has_the_new_labels_in_every_layout(tmp_path: Path, root: str, de
         Image.new("L", (6, 6), shade).save(photos / path)
     train = load(str(photos), class_depth=depth).train
     labels = torch.tensor([1, 1, 0, LEFT_OUT])
-    origin = Origin("run", "0", photos, depth, "network", 1.0, "0")
+    origin = Origin("run", "0", "photos", "0", photos, depth, "network", 1.0, "drop", None, False)
     write_copy(tmp_path / "copy", train, train.labels, labels, origin)
     copy = load(str(tmp_path / "copy"), class_depth=depth)
     found = {

@@ -20,10 +20,10 @@ import orat
 from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.curation import undo_fix
-from orat.curation.fixed_files import Origin, places_of, write_copy
+from orat.curation.fixed_files import Origin, places_of, write_copy, write_labels
 from orat.data.catalog import load
 from orat.data.image_files import File, found_in
-from orat.data.label_files import LEFT_OUT
+from orat.data.label_files import LEFT_OUT, from_file
 
 RECORD = "labels-fix.json"
 Undo = tuple[Path, Path]  # the originals and the copy
@@ -51,7 +51,8 @@ def copied(tmp_path: Path) -> Undo:
             Image.new("L", (6, 6), 10 * i + (label == "dog")).save(root / "train" / label / f"{i}.png")
     train = load(str(root)).train
     after = torch.tensor([0, 1, LEFT_OUT, 0, 1, 0, 1, LEFT_OUT])
-    write_copy(tmp_path / "copy", train, train.labels, after, Origin("run", "0", root, 1, "network", 0.9, "0"))
+    origin = Origin("run", "0", "pets", "0", root, 1, "network", 0.9, "drop", None, False)
+    write_copy(tmp_path / "copy", train, train.labels, after, origin)
     return root, tmp_path / "copy"
 
 
@@ -113,6 +114,7 @@ def test_an_interrupted_undo_continues(copied: Undo) -> None:
         (lambda root, copy: (copy / RECORD).unlink(), f"has no {RECORD}: give the folder that `orat labels fix` wrote"),
         (lambda root, copy: (copy / RECORD).write_text("{"), "is damaged"),
         (lambda root, copy: (copy / RECORD).write_text("{}"), "from an incompatible version"),
+        (lambda root, copy: (copy / RECORD).write_text('{"format": 1}'), "from an incompatible version"),
         (lambda root, copy: rewrite(copy / RECORD, "train/cat/1", "../../1"), "names places outside of the folder"),
     ],
 )  # fmt: skip
@@ -240,7 +242,9 @@ def test_unreliable_predictions_change_no_label_unless_forced(
     assert list(tmp_path.iterdir()) == []
     assert main([*words, "--force"]) == 0
     assert sum(not label for _, label in rows_of(tmp_path / "a" / "labels.csv")[1:]) == int(found.flags.sum())
-    assert json.loads((tmp_path / "a" / RECORD).read_text())["source"]["reliability"] < 0.5
+    assert "Labels are changed all the same (--force)" in capsys.readouterr().out
+    source = json.loads((tmp_path / "a" / RECORD).read_text())["source"]
+    assert (source["forced"], source["reliability"] < 0.5, source["run"]) == (True, True, str(unreliable))
 
 
 def test_a_dry_run_prints_the_same_table_and_writes_nothing(
@@ -272,3 +276,24 @@ def test_the_table_is_printed_before_anything_is_written(
     assert "to drop and 0 to relabel" in captured.out
     assert "labels.csv: No space left on device" in captured.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_names_of_files_survive_in_labels_and_their_undo(tmp_path: Path) -> None:
+    names = ("a, b", 'q"uo', "ünï", "new\nline", "#h", "0", os.fsdecode(b"\xe9"))
+    for label in ("1", "10, a"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for shade, name in enumerate(names):
+            Image.new("L", (6, 6), shade).save(tmp_path / "pets" / label / f"{name}.png")
+    train = load(str(tmp_path / "pets")).train
+    after = train.labels.clone()
+    after[::3], after[1::3] = LEFT_OUT, 1 - after[1::3]
+    origin = Origin("run", "0", "pets", "0", None, 1, "network", 0.9, "drop", None, False)
+    write_labels(tmp_path / "fixed", train, train.labels, after, origin)
+
+    def labels() -> list[int]:
+        file = tmp_path / "fixed" / "labels.csv"
+        return from_file(file, len(train), train.classes, train.paths).tolist()
+
+    assert labels() == after.tolist()
+    undo_fix(tmp_path / "fixed")
+    assert labels() == train.labels.tolist()
