@@ -121,7 +121,7 @@ def strips_of(content: bytes) -> Iterator[Pixels]:
     start = 0
     while start < len(content):
         end = start + HEAD + int.from_bytes(content[start + LENGTH : start + HEAD], "little")
-        with Image.open(io.BytesIO(content[start:end])) as strip:
+        with Image.open(io.BytesIO(content[start:end]), formats=("WEBP",)) as strip:
             yield np.asarray(strip.convert("RGB")).reshape(-1, SIDE, SIDE, 3)
         start = end
 

@@ -94,7 +94,7 @@ def text_of(file: Path) -> str:
 def pixels(file: Path) -> npt.NDArray[np.uint8]:
     """A color image in the size for the network."""
     try:
-        with Image.open(file) as image:
+        with Image.open(file, formats=("JPEG", "PNG")) as image:
             return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
     except OSError as error:
         raise InputError(f"cannot read {file} ({error}): get it again") from None
