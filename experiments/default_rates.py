@@ -2,7 +2,7 @@
 
     python experiments/default_rates.py --data-dir data --runs runs/default-rates --out results/default-rates.json
 
-The first samples of CIFAR-10 and MNIST stand for a user's images: every other field has its default for such data. The
+Samples drawn from CIFAR-10 and MNIST stand for a user's images: every other field has its default for such data. The
 accuracies are those of the last epoch on the validation part.
 """
 
@@ -21,16 +21,18 @@ from study import Cell, Row, add_flags, fields_of, fill, is_known
 import orat
 from orat.training.run_folder import RunFolder
 
-SAMPLES = 1000
+SAMPLES = 500
 SETS = ("cifar10", "mnist")
 RATES = (0.02, 0.05, 0.1)
 RISES = (0.0, 0.2)  # share of the epochs in which the radius rises
-EPOCHS = 62  # the default for 1,000 images
+EPOCHS = 62  # the default for 500 and for 1,000 images
+VALIDATION = 0.2
 
 
 def part_of(name: str, data_dir: Path | None) -> orat.data.Dataset:
-    """The first training samples of a data set, with the same number of each class or nearly."""
-    return orat.load_data(name, data_dir).train.take(torch.arange(SAMPLES))
+    """Training samples drawn from a data set: files that are sorted by class begin with a single class."""
+    train = orat.load_data(name, data_dir).train
+    return train.take(torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:SAMPLES])
 
 
 def cells(arguments: argparse.Namespace, known: list[Row]) -> Iterable[Cell]:
@@ -42,7 +44,7 @@ def cells(arguments: argparse.Namespace, known: list[Row]) -> Iterable[Cell]:
             continue
         run = orat.Run(data=parts[name], method=orat.methods.AT(), lr=lr, attack_warmup=rise * EPOCHS, seed=seed)
         folder = arguments.runs / f"{name}-{lr}-{rise}-{seed}"
-        yield Cell(columns, folder, replace(run, validation=0.2, **fields_of(arguments)))
+        yield Cell(columns, folder, replace(run, validation=VALIDATION, **fields_of(arguments)))
 
 
 def row_of(cell: Cell, result: Row) -> Row:
@@ -56,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_flags(parser, "runs/default-rates")
     arguments = parser.parse_args()
-    setting = {"samples": SAMPLES, "method": "AT", "fields": fields_of(arguments)}
+    setting = {"samples": SAMPLES, "validation": VALIDATION, "method": "AT", "fields": fields_of(arguments)}
     fill(arguments, setting, partial(cells, arguments), row_of)
 
 
