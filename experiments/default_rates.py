@@ -48,9 +48,11 @@ def cells(arguments: argparse.Namespace, known: list[Row]) -> Iterable[Cell]:
 
 
 def row_of(cell: Cell, result: Row) -> Row:
-    """The accuracies of the last epoch on the validation part."""
-    last = RunFolder(cell.folder).history()[-1]
-    return {"epoch": last["epoch"], "validation": last.get("validation"), "seconds": result["seconds"]}
+    """The accuracies of the last epoch on the validation part; a collapsed run has the reason of its end."""
+    history = RunFolder(cell.folder).history()
+    row: Row = {"epoch": history[-1]["epoch"], "validation": history[-1]["validation"]}
+    row["seconds"] = round(sum(record["seconds"] for record in history), 1)
+    return row | {"error": result.get("error")}
 
 
 def main() -> None:
@@ -59,7 +61,7 @@ def main() -> None:
     add_flags(parser, "runs/default-rates")
     arguments = parser.parse_args()
     setting = {"samples": SAMPLES, "validation": VALIDATION, "method": "AT", "fields": fields_of(arguments)}
-    fill(arguments, setting, partial(cells, arguments), row_of)
+    fill(arguments, setting, partial(cells, arguments), row_of, failures=True)
 
 
 if __name__ == "__main__":
