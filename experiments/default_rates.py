@@ -23,7 +23,7 @@ from orat.training.run_folder import RunFolder
 
 SAMPLES = 500
 SETS = ("cifar10", "mnist")
-RATES = (0.02, 0.05, 0.1)
+RATES = (0.01, 0.02, 0.05, 0.1)
 RISES = (0.0, 0.2)  # share of the epochs in which the radius rises
 EPOCHS = 62  # the default for 500 and for 1,000 images
 VALIDATION = 0.2
