@@ -22,6 +22,6 @@ class Squares(Dataset):
 
 
 if __name__ == "__main__":
-    orat.train(orat.Run(data=Squares(), method=orat.methods.AT(), epochs=3), "runs/own-data")
+    orat.train(orat.Run(data=Squares(), method=orat.methods.AT(), epochs=8), "runs/own-data")
     model = orat.load_model("runs/own-data")
     print(orat.evaluate(model, orat.load_data(Squares()).train, ["pgd20"], "8/255"))

@@ -14,8 +14,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
+from markdown import table_head, table_line
 from study import Cell, Row, add_flags, fields_of, fill, is_known
 
 import orat
@@ -53,6 +55,27 @@ def row_of(cell: Cell, result: Row) -> Row:
     row: Row = {"epoch": history[-1]["epoch"], "validation": history[-1]["validation"]}
     row["seconds"] = round(sum(record["seconds"] for record in history), 1)
     return row | {"error": result.get("error")}
+
+
+def lines(content: dict[str, Any]) -> list[str]:
+    """The measured accuracies as a table in Markdown, one cell a seed."""
+    sets, rises = {"cifar10": "CIFAR-10", "mnist": "MNIST"}, {0.0: "no rise", 0.2: "rise"}
+    page = table_head(("lr", *(f"{title}, {rise}" for title in sets.values() for rise in rises.values())))
+    for lr in RATES:
+        cells = []
+        for name, rise in product(sets, rises):
+            rows = [
+                row for row in content["rows"] if (row["data"], row["lr"], row["attack_warmup"]) == (name, lr, rise)
+            ]
+            cells.append(", ".join(map(outcome, rows)))
+        page.append(table_line((f"{lr:g}", *cells)))
+    return page
+
+
+def outcome(row: Row) -> str:
+    """Natural and PGD-10 accuracy of a run in %, or its collapse."""
+    natural, attacked = (f"{100 * row['validation'][name]:.0f}" for name in ("natural", "pgd10"))
+    return "collapse" if row["error"] else f"{natural} / {attacked}"
 
 
 def main() -> None:
