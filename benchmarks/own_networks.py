@@ -31,7 +31,7 @@ from orat.data.loader import as_input, shuffled
 from orat.methods import ORAT
 from orat.training.engine import Eager, execution
 from orat.training.learner import RunLearner
-from orat.training.probe import fitting
+from orat.training.probe import suited
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import Parts, build_model, setting_of
@@ -129,7 +129,7 @@ def timed(name: str, seed: int) -> dict[str, Any]:
 
     def ours() -> Step:
         model = build_model(run, train)
-        how = fitting(execution("auto", CPU, 1), model, train, run.precision, print)
+        how = suited(execution("auto", CPU, 1), model, train, run.precision, print)
         state = run.method.start(setting_of(run, Parts(train, None, None, torch.arange(len(train)), len(train))))
         learner = RunLearner(run, model, state, how.form, draws=how.draws)
         learner.modules.train()

@@ -1,9 +1,7 @@
-"""Your own data: a torch data set with labels as words, handed to a training as it is."""
+"""Your own data: a torch data set with labels as words.
 
-from __future__ import annotations
-
-import tempfile
-from pathlib import Path
+On the command line: orat train --data examples/own_data.py:Squares --method at
+"""
 
 import torch
 from torch.utils.data import Dataset
@@ -23,9 +21,7 @@ class Squares(Dataset):
         return image, ("plain", "bright")[place % 2]
 
 
-run = orat.Run(data=Squares(), method=orat.methods.AT(), epochs=3, eps=8 / 255)
-with tempfile.TemporaryDirectory() as folder:
-    orat.train(run, Path(folder) / "run")
-    print(
-        orat.load_model(Path(folder) / "run")(torch.rand(2, 1, 16, 16)).shape, orat.load_data(Squares()).train.classes
-    )
+if __name__ == "__main__":
+    orat.train(orat.Run(data=Squares(), method=orat.methods.AT(), epochs=8), "runs/own-data")
+    model = orat.load_model("runs/own-data")
+    print(orat.evaluate(model, orat.load_data(Squares()).train, ["pgd20"], "8/255"))

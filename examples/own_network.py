@@ -1,9 +1,7 @@
-"""A network of your own: from a function, trained with ORAT on digits, and its weights back in plain torch."""
+"""A network of your own: from a function, trained with ORAT on digits, and its weights back in plain torch.
 
-from __future__ import annotations
-
-import tempfile
-from pathlib import Path
+On the command line: orat train --data sample --method orat --model examples/own_network.py:make
+"""
 
 import safetensors.torch
 import torch
@@ -18,11 +16,10 @@ def make(classes: int, channels: int, width: int = 8) -> nn.Module:
     return nn.Sequential(body, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * width, classes))
 
 
-with tempfile.TemporaryDirectory() as folder:
-    run = orat.Run(method=orat.methods.ORAT(m=0.1), epochs=2, attack_steps=2)
-    result = orat.train(run, folder, model=make)
-    print(result["last"])
+if __name__ == "__main__":
+    run = orat.Run(data="sample", method=orat.methods.ORAT(m=0.1), epochs=2, attack_steps=2)
+    print(orat.train(run, "runs/own-network", model=make)["last"])
     net = make(classes=10, channels=1).eval()
-    net.load_state_dict(safetensors.torch.load_file(Path(folder) / "model.safetensors"))
+    net.load_state_dict(safetensors.torch.load_file("runs/own-network/model.safetensors"))
     x = torch.rand(3, 1, 28, 28)
-    print(torch.allclose(net(x), orat.load_model(folder, model=make)(x), atol=1e-5))
+    print(torch.allclose(net(x), orat.load_model("runs/own-network", model=make)(x), atol=1e-5))

@@ -57,8 +57,12 @@ def fill(
     row_of: Callable[[Cell, Row], Row],
     observers: MakeObservers | None = None,
     hidden: str = "",
+    failures: bool = False,
 ) -> list[Row]:
-    """Runs the missing cells and returns all rows; the hidden column is written but not printed."""
+    """Runs the missing cells and returns all rows; the hidden column is written but not printed.
+
+    A failed run ends the study, unless `failures` are rows too, with the column `error`.
+    """
     rows, where = known_rows(arguments.out, setting), choose_device(arguments.device)
     waiting = {cell.folder: cell for cell in cells(rows)}
     origin = {"commit": arguments.commit, "at_once": arguments.at_once, **hardware(where)}
@@ -69,7 +73,7 @@ def fill(
         for folder, cell in waiting.items()
     )  # fmt: skip
     for turn in finished(turns, arguments.at_once if where.type == "cuda" else 1):
-        if "error" in turn.result:
+        if "error" in turn.result and not failures:
             raise InputError(f"{turn.folder}: {turn.result['error']}")
         cell = waiting[Path(turn.folder)]
         rows.append(cell.columns | row_of(cell, turn.result) | origin)

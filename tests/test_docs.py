@@ -178,6 +178,27 @@ def test_the_page_of_speed_has_the_measured_times_of_whole_runs() -> None:
         assert 100 * (fast_mean - plain_mean) == pytest.approx(difference, abs=1e-3)
 
 
+def test_the_page_of_a_user_has_the_measured_networks() -> None:
+    page, content = (ROOT / "docs" / "yours.md").read_text(), results("own-networks")
+    titles = ("a ResNet from another file", "a small vision transformer", "a network with shared weights")
+    assert content["threads"] == 1
+    for title, one in zip(titles, content["rows"], strict=True):
+        last, reference = one["result"], one["autoattack"]
+        assert (one["killed"], one["equal_to_the_bit"], one["loaded_equals_result"], last["epoch"]) == (
+            True,
+            True,
+            True,
+            2,
+        )
+        assert reference["robust_ours"] == reference["robust_reference"]
+        start = (
+            f"| {title} | yes | {100 * last['natural']:.1f} / {100 * last['pgd20']:.1f} | {reference['agree']} of 40"
+        )
+        cells = re.search(rf"^{re.escape(start)}.*\| ([\d.]+)[^|]*\|$", page, re.MULTILINE)
+        assert cells is not None, title
+        assert cells[1] == f"{one['ratio']:.2f}"
+
+
 def test_the_page_of_methods_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "methods", "--markdown"]) == 0
     assert (ROOT / "docs" / "methods.md").read_text() == capsys.readouterr().out

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orat.data.source import Dataset, Splits
     from orat.evaluation.report import Plan
 
+TEST_PART = "add a folder test/, a column split, arrays x_test and y_test, or give a pair (train, test)"
 EVALUATIONS = Path("runs") / "evaluations"  # of networks without a run folder
 
 
@@ -166,7 +167,7 @@ def first_test_images(
 def first_of_test(splits: Splits, name: str, examples: int | None) -> Dataset:
     """The first samples of the test part."""
     if splits.test is None:
-        raise InputError(f"the data set {name} has no test part: add a folder test/ beside train/")
+        raise InputError(f"the data set {name} has no test part, which is attacked: {TEST_PART}")
     return splits.test if examples is None else splits.test.first(examples)
 
 

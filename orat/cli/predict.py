@@ -76,7 +76,8 @@ def print_predictions(title: str, found: Predictions) -> None:
     print_table(plain_table(f"{title}: predictions for {len(found):,} samples", titles, rows))
     if found.certain is not None:
         count = int(found.certain.sum())
-        say(f"{count:,} of {len(found):,} predictions are certain: {found.attack} changes the others")
+        rest = "the others" if count < len(found) else "none"
+        say(f"{count:,} of {len(found):,} predictions are certain: {found.attack} changes {rest}")
     if found.skipped:
         say(f"files that are no images, skipped: {found.skipped:,}")
     if found.broken:

@@ -62,22 +62,25 @@ def take(randomness: Randomness, rows: Tensor) -> Randomness:
     return randomness.take(rows) if isinstance(randomness, Draws) else randomness
 
 
-def uniform(x: Tensor, randomness: Randomness) -> Tensor:
+def uniform(x: Tensor, randomness: Randomness | None) -> Tensor:
     """Uniform numbers between 0 and 1 in the shape of x."""
+    randomness = randomness_of(randomness, x)
     if isinstance(randomness, Generator):
         return torch.empty_like(x).uniform_(generator=randomness)
     return torch.empty_like(x).copy_(randomness.uniform(x.shape[1:]))
 
 
-def normal(x: Tensor, randomness: Randomness) -> Tensor:
+def normal(x: Tensor, randomness: Randomness | None) -> Tensor:
     """Standard normal numbers in the shape of x."""
+    randomness = randomness_of(randomness, x)
     if isinstance(randomness, Generator):
         return torch.empty_like(x).normal_(generator=randomness)
     return torch.empty_like(x).copy_(sqrt(2) * torch.erfinv(2 * randomness.uniform(x.shape[1:]) - 1))
 
 
-def exponential(x: Tensor, randomness: Randomness) -> Tensor:
+def exponential(x: Tensor, randomness: Randomness | None) -> Tensor:
     """Exponential numbers of mean 1 in the shape of x."""
+    randomness = randomness_of(randomness, x)
     if isinstance(randomness, Generator):
         return torch.empty_like(x).exponential_(generator=randomness)
     return torch.empty_like(x).copy_(-randomness.uniform(x.shape[1:]).log())

@@ -14,6 +14,7 @@ import torch
 
 from orat.core.domain import UNIT, USUAL, Columns, Domain
 from orat.core.errors import InputError, line_of
+from orat.data.classes import are_texts, numbered, plain
 from orat.data.features import domain_of
 from orat.data.source import Dataset, Splits
 
@@ -30,7 +31,17 @@ LARGEST = float(np.finfo(np.float32).max)
 
 def read(file: Path, columns: Columns = USUAL) -> Splits:
     """The parts in one .npz file."""
-    return splits(str(file), load_arrays(file), columns)
+    return splits(str(file), with_numbers(load_arrays(file)), columns)
+
+
+def with_numbers(content: dict[str, Array]) -> dict[str, Array]:
+    """The arrays with numbers in place of names and of one-hot rows; the names become those of the classes."""
+    labels = {key: plain(array) for key, array in content.items() if "y_" in key}
+    if not are_texts(labels):
+        return content | labels
+    given = content.get("class_names")
+    coded, names, _ = numbered(labels, None if given is None else classes_of(given, ()))
+    return content | coded | {"class_names": np.asarray(names)}
 
 
 def splits(file: str, arrays: dict[str, Array], columns: Columns = USUAL) -> Splits:
@@ -144,12 +155,11 @@ def labels_of(file: str, key: str, array: Array) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        hint = " (one-hot labels: take their argmax)" if array.ndim == 2 else ""
-        raise InputError(f"{name} has the shape {array.shape}: give integers of shape (n,){hint}")
+        raise InputError(f"{name} has the shape {array.shape}: give names or integers of shape (n,), or one-hot rows")
     if array.size == 0:
         raise InputError(f"{name} is empty: give one label a sample")
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} holds {array.dtype}: give integers, and their names as class_names")
+        raise InputError(f"{name} holds {array.dtype}: give names as texts, or integers")
     if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.floor(array))).all():
         raise InputError(f"{name} holds fractions or NaN, from {array.min():g} to {array.max():g}: give integers")
     if array.min() < 0:

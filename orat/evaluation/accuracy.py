@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -26,7 +27,7 @@ from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, metered
 from orat.evaluation.searchers import quick, sees_margins
-from orat.evaluation.subject import device_of, prepared
+from orat.evaluation.subject import Averaged, device_of, prepared
 
 BATCH = 250  # samples at a time on a CPU
 
@@ -48,7 +49,10 @@ def evaluate(
     Data are a data set of orat or of torch, or inputs in [0, 1] and labels as a pair of arrays or tensors.
     """
     attacks = named(attacks)
-    right = correct(model, data, attacks, threat, seed, display, searchers=searchers)
+    form, data = prepared(model, data, attacks, seed, display)
+    if isinstance(form, Averaged) and form is not model and display is SILENT:
+        warnings.warn(form.note, stacklevel=2)
+    right = correct(form, data, attacks, threat, seed, display, searchers=searchers)
     return {name: right[name].double().mean().item() for name in ("natural", *attacks)}
 
 

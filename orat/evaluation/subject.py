@@ -31,9 +31,12 @@ def prepared(
     model: nn.Module, data: Any, attacks: Mapping[str, Attack], seed: int, display: Display = SILENT
 ) -> tuple[nn.Module, Dataset]:
     """The network as a function of its input, and the data set; refuses a network whose gradients attacks miss."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the network is a value of type {type(model).__name__}: give an nn.Module")
     found = dataset_of(data)
     x = as_input(found.images[:LOOKED_AT].to(device_of(model)))
-    with products(exact=True):
+    trial = as_input_error(f"the network on inputs of shape {tuple(x.shape)}", "give inputs that it takes")
+    with products(exact=True), trial:
         form = as_function(model, x, seed)
     if isinstance(form, Averaged) and form is not model:
         display.line(form.note)

@@ -40,6 +40,7 @@ BY_DATA = (
 ON_CPU: dict[str, Any] = {"lr": 0.05, "milestones": (0.7,), "warmup": 0.05, "attack_warmup": 0.2}
 ON_GPU: dict[str, Any] = {"lr": 0.1, "milestones": (0.3, 0.6), "warmup": 0.05, "attack_warmup": 0.05}
 BATCHES = {"cpu": (64, 32, 16), "cuda": (128, 64, 32, 16)}
+RATES = ((64, 0.05), (32, 0.03), (16, 0.02))  # on a CPU for images: least batch size -> learning rate
 ENOUGH_STEPS = 30  # in an epoch, down to the smallest batch
 STEPS = {"cpu": 2000, "cuda": 40_000}  # of a training, as far as epochs allow
 FEWEST_EPOCHS, MOST_EPOCHS = {"cpu": 5, "cuda": 10}, {"cpu": 200, "cuda": 100}
@@ -100,11 +101,20 @@ def fitting(facts: Facts, epochs: int | None = None, batch_size: int | None = No
         "eps": 8 / 255 if facts.is_image else TABLE_EPS,
         "augment": augmentation_for(facts),
         "validation": round(min(max(0.05, VALIDATION_SAMPLES / facts.samples), 0.2), 2),
-        "lr": schedule["lr"] * min(1.0, size / BATCHES[device][0]) if device == "cuda" else schedule["lr"],
+        "lr": rate_for(facts, size),
         "warmup": schedule["warmup"] * epochs,
         "attack_warmup": schedule["attack_warmup"] * epochs,
     }
     return scaled(defaults, epochs)
+
+
+def rate_for(facts: Facts, batch_size: int) -> float:
+    """The learning rate: smaller batches learn images at lower rates, and collapse at higher rates."""
+    if not facts.is_image:
+        return float(ON_CPU["lr"])
+    if facts.device != "cpu":
+        return float(ON_GPU["lr"] * min(1.0, batch_size / BATCHES["cuda"][0]))
+    return next((rate for least, rate in RATES if batch_size >= least), RATES[-1][1])
 
 
 def model_for(facts: Facts) -> str:

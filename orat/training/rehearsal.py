@@ -46,13 +46,15 @@ def first_batch(train: Dataset, device: torch.device) -> Batch:
 
 
 def check_loss(run: Run, loss: object, n: int) -> None:
-    """Refuses a loss that is no single number with a gradient."""
+    """Refuses a loss that is no single, finite number with a gradient."""
     if not isinstance(loss, Tensor):
         found, remedy = type(loss).__name__, "return one number to minimize"
     elif loss.shape != ():
         found, remedy = f"{tuple(loss.shape)} for {n} samples", "return one number, such as its mean()"
     elif not loss.requires_grad:
         found, remedy = "a number without a gradient", "compute it from step.model(...)"
+    elif not loss.isfinite():
+        found, remedy = f"{loss.item():g} for {n} samples", "look for divisions by 0 and logarithms of 0"
     else:
         loss.backward()
         return

@@ -102,6 +102,8 @@ def texts_in(table: Mapping[str, Any], declared: Declared, method: str | None) -
     texts = {}
     for name, value in table.items():
         field = name.replace("-", "_")
+        if isinstance(value, dict):
+            raise InputError(f"[{name}] begins a table: write all keys without tables")
         if field not in declared:
             raise stranger(name, field, declared, method)
         if field in texts:

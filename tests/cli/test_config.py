@@ -163,7 +163,7 @@ BAD = {
     "milestones = [1.5]": "milestones = [1.5]: '1.5' is not a whole number",
     'frozen = ["a,b"]': 'frozen = ["a,b"]: give texts without commas',
     "lr = 2026-01-01": "lr = 2026-01-01: give a number, a text in quotes",
-    "[attack]\neps = 0.1": "attack = {'eps': 0.1}: give a number, a text in quotes",
+    "[attack]\neps = 0.1": "[attack] begins a table: write all keys without tables",
     "image_size = [32, 32, 3]": "image_size = [32, 32, 3]: '32x3' is not a whole number",
     "lr = 1\nlr = 2": "not TOML: Cannot overwrite a value (at line 3, column 7)",
     "batch-size = 1\nbatch_size = 2": "batch_size is given twice",

@@ -73,6 +73,22 @@ def test_test_part_true_labels_and_names_are_read(tmp_path: Path) -> None:
     assert splits.test.labels.tolist() == [3, 3]
 
 
+def test_names_become_numbers_in_the_order_of_the_alphabet_or_of_the_given_classes(tmp_path: Path) -> None:
+    names = np.array(["dog", "cat", "ant", "cat", "dog"])
+    train = arrays.read(save(tmp_path, x_train=GRAY, y_train=names)).train
+    assert train.classes == tuple(sorted(set(names.tolist())))
+    assert [train.classes[place] for place in train.labels.tolist()] == names.tolist()
+    given = ("dog", "eel", "cat", "ant")
+    other = arrays.read(save(tmp_path, x_train=GRAY, y_train=names, class_names=np.array(given))).train
+    assert other.classes == given
+    assert [given[place] for place in other.labels.tolist()] == names.tolist()
+
+
+def test_one_hot_rows_are_their_argmax(tmp_path: Path) -> None:
+    train = arrays.read(save(tmp_path, x_train=GRAY, y_train=np.eye(3)[LABELS])).train
+    assert train.labels.tolist() == np.eye(3)[LABELS].argmax(1).tolist()
+
+
 def test_classes_count_up_to_the_largest_label_of_any_part(tmp_path: Path) -> None:
     splits = arrays.read(save(tmp_path, x_train=GRAY, y_train=LABELS, x_test=GRAY[:1], y_test=np.array([4])))
     assert splits.train.classes == ("0", "1", "2", "3", "4")
@@ -146,12 +162,12 @@ def test_samples_that_make_no_sense_are_refused(tmp_path: Path, x: Any, words: s
 @pytest.mark.parametrize(
     ("y", "words"),
     [
-        (np.eye(3)[LABELS], "(5, 3): give integers of shape (n,) (one-hot labels: take their argmax)"),
-        (np.zeros((5, 1, 1)), "(5, 1, 1): give integers"),
+        (np.full((5, 3), 1 / 3), "(5, 3): give names or integers of shape (n,), or one-hot rows"),
+        (np.zeros((5, 1, 1)), "(5, 1, 1): give names or integers"),
         (LABELS + 0.5, "fractions or NaN, from 0.5 to 2.5"),
         (np.array([0, 1, np.nan, 0, 1]), "fractions or NaN"),
         (LABELS - 1, "holds -1: give integers from 0 on"),
-        (np.array(list("abcde")), "holds <U1: give integers"),
+        (np.array([b"a"] * 5), "holds |S1: give names as texts, or integers"),
         (np.array([], dtype=int), "is empty"),
     ],
 )

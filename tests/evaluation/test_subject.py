@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -162,6 +165,15 @@ def test_a_random_network_is_told_in_one_line_and_not_called_badly_normalized() 
     heard = Heard()
     evaluate(Changed(NOISES["torch"]), points(60), ["fgsm"], 0.1, seed=4, display=heard)
     assert heard.lines[0] == note
+
+
+def test_a_random_network_is_told_by_a_warning_of_python_where_nothing_is_shown() -> None:
+    model = Changed(NOISES["torch"])
+    with pytest.warns(UserWarning, match=r"mean logits over 8 draws of its noise \(seed 4\)"):
+        evaluate(model, points(20), ["pgd2"], 0.1, seed=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(Averaged(model, 4), points(20), ["pgd2"], 0.1, seed=4)
 
 
 def test_a_random_network_is_searched_in_float32() -> None:
@@ -367,8 +379,15 @@ def test_a_network_that_came_in_train_mode_is_told_only_in_python() -> None:
         assert any("came in train mode" in warning for warning in report["warnings"]) == training
 
 
-def test_an_unknown_error_of_the_network_is_not_hidden() -> None:
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+def test_an_error_of_the_network_is_one_line_with_the_shape_and_keeps_its_cause() -> None:
+    with pytest.raises(InputError, match=r"inputs of shape \(16, 2\) fails with RuntimeError: mat1 and mat2") as caught:
         evaluate(nn.Linear(3, 2), points(60), ["pgd5"], 0.1)
+    assert type(caught.value.__cause__) is RuntimeError
+
+
+def test_a_function_in_place_of_a_network_is_refused() -> None:
+    code = "import orat, torch; orat.evaluate(torch.sin, orat.load_data('sample'), ['fgsm'], 0.1)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.splitlines()[-1]
+    assert told.endswith("InputError: the network is a value of type builtin_function_or_method: give an nn.Module")
     with pytest.raises(InputError, match="no attack"):
         evaluate(threshold_model(), points(60), {"mine": 5}, 0.1)

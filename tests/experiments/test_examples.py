@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import orat
+from orat.cli.main import main
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
@@ -43,6 +44,58 @@ def test_wrong_labels_are_found_by_predictions_of_another_model(capsys: pytest.C
     rates = re.search(r"precision ([\d.]+)%, recall ([\d.]+)%", text)
     assert rates is not None
     assert min(map(float, rates.groups())) > 65
+
+
+DOORS = {
+    "own_network.py": "--model",
+    "own_method.py": "--method",
+    "own_attack.py": "--attack",
+    "own_data.py": "--data",
+    "own_predictions.py": "predictions",
+    "own_table.py": "target",
+    "use_a_model.py": "predict",
+    "settings.toml": "--config",
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_door_has_an_example_of_less_than_30_lines(name: str) -> None:
+    text = EXAMPLES[0].with_name(name).read_text()
+    assert text.count("\n") < 30
+    assert DOORS[name] in text
+
+
+@pytest.mark.parametrize("name", ["own_network.py", "own_method.py", "own_attack.py", "own_data.py"])
+def test_an_example_that_the_command_line_names_trains_nothing_when_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES[0].with_name(name)), run_name="read")
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_of_your_own_trains_and_its_weights_load_in_plain_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert printed("own_network.py", capsys).splitlines()[-1] == "True"
+    assert (tmp_path / "runs" / "own-network" / "result.json").is_file()
+
+
+def test_data_of_your_own_are_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert printed("own_data.py", capsys).splitlines()[-1] == "{'natural': 1.0, 'pgd20': 1.0}"
+
+
+@pytest.mark.parametrize(("door", "name"), [("--model", "own_network.py:make"), ("--data", "own_data.py:Squares")])
+def test_a_network_and_data_of_the_examples_train_by_the_command_line(door: str, name: str, tmp_path: Path) -> None:
+    few = ["--epochs", "1", "--attack-steps", "1", "--quiet", "--device", "cpu", "--out", str(tmp_path / "run")]
+    example = str(EXAMPLES[0].with_name(name))
+    assert main(["train", "--method", "at", door, example, *few]) == 0
+    assert (tmp_path / "run" / "result.json").is_file()
 
 
 @pytest.mark.parametrize(("name", "folder"), [("own_method", "focal"), ("own_attack", "mine")])

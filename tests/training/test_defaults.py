@@ -65,7 +65,9 @@ def test_chosen_fields_are_complete_and_the_network_takes_a_step(
     [
         (Facts(1000, (3, 32, 32), 5, "cpu"), {"model": "demo_cnn", "batch_size": 32, "epochs": 62}),
         (Facts(1000, (1, 28, 28), 10, "cpu"), {"augment": "crop", "validation": 0.05, "eps": 8 / 255}),
-        (Facts(60, (3, 48, 64), 3, "cpu"), {"batch_size": 16, "validation": 0.2}),
+        (Facts(60, (3, 48, 64), 3, "cpu"), {"batch_size": 16, "validation": 0.2, "lr": 0.02}),
+        (Facts(5000, (3, 32, 32), 5, "cpu"), {"batch_size": 64, "lr": 0.05}),
+        (Facts(500, (12,), 5, "cpu"), {"batch_size": 16, "lr": 0.05}),
         (Facts(1000, (3, 24, 24), 5, "cpu"), {"augment": "crop-flip"}),
         (Facts(1000, (3, 12, 12), 5, "cpu"), {"augment": "flip"}),
         (Facts(1000, (1, 1, 1), 5, "cuda"), {"model": "mlp-64", "augment": "none"}),
@@ -181,8 +183,8 @@ def test_a_given_field_that_differs_is_refused(
         train(run, tmp_path, device="cpu", display=SILENT)
     else:
         train_until_stopped(run, tmp_path, 3, monkeypatch, device="cpu")
-    other = Run(data=tiny, method=AT(), epochs=2, attack_steps=2, lr=0.02)
-    assert_refused_in_one_line(lambda: train(other, tmp_path, display=SILENT), "lr: 0.05 there, 0.02 here")
+    other = Run(data=tiny, method=AT(), epochs=2, attack_steps=2, lr=0.05)
+    assert_refused_in_one_line(lambda: train(other, tmp_path, display=SILENT), "lr: 0.02 there, 0.05 here")
 
 
 @pytest.mark.parametrize("model", ["foreign:make", "in memory: Net"])
