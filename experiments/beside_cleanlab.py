@@ -40,7 +40,8 @@ from orat.noise.judge import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.setup import Parts, Plan, affordable, plan_for, prepare
+from orat.training.plan import Plan, affordable, plan_for
+from orat.training.setup import Parts, prepare
 
 Row = dict[str, Any]
 Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # log-probabilities, labels -> flags, scores

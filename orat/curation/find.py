@@ -1,4 +1,4 @@
-"""Finished run -> label issues: the labels of its training set that look wrong, one row a sample, and a summary."""
+"""Data, a finished run, or predictions -> label issues: one row a sample, and a summary."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ import torch
 from torch import Tensor
 
 from orat.core.console import SILENT, Display
+from orat.core.device import choose_device
 from orat.core.errors import InputError
 from orat.core.registry import IN_MEMORY, check_trust
 from orat.core.types import Labels
-from orat.curation.issues import LabelIssues
+from orat.curation.issues import LabelIssues, issues_of
+from orat.curation.of_data import Judging, is_run, issues_in_data
 from orat.curation.predictions import issues_in
 from orat.evaluation.accuracy import logits_of
+from orat.methods.automatic import judged
 from orat.methods.base import Decision
 from orat.noise.judge import Verdict, judge
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.setup import Parts, check_folds, prepare
+from orat.training.plan import FOLDS, check_folds
+from orat.training.setup import Parts, prepare
 
 VERDICT = "verdict_"  # prefix of its tensors in the state of a run
 
 
 def find_label_issues(
-    run_folder: str | Path | None = None,
+    subject: Any = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
     held_out: bool = False,
-    folds: int = 5,
+    folds: int = FOLDS,
     epochs: int | None = None,
     display: Display = SILENT,
     *,
@@ -43,22 +47,38 @@ def find_label_issues(
     data: Any = None,
     model: Any = None,
     trust: bool = False,
+    features: Any = None,
+    weights: str | Path | None = None,
+    out: str | Path | None = None,
 ) -> LabelIssues:
-    """The label issues of a finished run, or of the predictions of any network for labels; nothing is changed.
+    """The label issues of data, of a finished run, or of the predictions of any network; nothing is changed.
 
-    `held_out` scores the labels of a run by cross-fitted predictions: `folds` quick networks are trained for `epochs`
-    epochs, each on all samples but one part. `data` and `model` are those of a run that had them in memory or in code;
-    `trust` runs the code that the record names. `predictions` are files or arrays of probabilities, log-probabilities
-    or logits (n, classes) for `labels`, files or arrays too; `classes` names the columns.
+    `subject` is the folder of a run, or data as `Run(data=...)` takes them, or an untrained `Run` with settings for
+    reading them. Data are judged by `folds` scout networks, trained for `epochs` epochs: each sample by the networks
+    that were not trained on it. `labels` is a file of other labels; a search goes on from the checkpoint in `out`.
+    `features` is a network from inputs to features, or its name, with a file of `weights`: it takes the place of the
+    scout networks.
+    `held_out` judges the labels of a run in the same way. `data` and `model` are those of a run that had them in
+    memory or in code; `trust` runs the code that the record names. `predictions` are files or arrays of probabilities,
+    log-probabilities or logits (n, classes) for `labels`, files or arrays too; `classes` names the columns.
     """
-    if (run_folder is None) == (predictions is None) or (labels is None) != (predictions is None):
-        raise InputError("give either the folder of a run, or predictions with labels")
+    searched = data if subject is None else None if data is not None or is_run(subject) else subject
+    given = [value for value in (searched, subject if searched is None else None, predictions) if value is not None]
+    if len(given) != 1 or (labels is None and predictions is not None):
+        raise InputError("give either data, or the folder of a run, or predictions with labels")
     if predictions is not None:
         return issues_in(predictions, labels, classes)
     check_folds(folds, epochs)
-    folder = Path(run_folder or "")
+    data_dir = None if data_dir is None else Path(data_dir)
+    if searched is not None:
+        place, file = (None if path is None else Path(path) for path in (out, weights))
+        judging = Judging(choose_device(device), display, folds, epochs, features, file)
+        return issues_in_data(searched, data_dir, judging, labels, place)
+    if features is not None:
+        raise InputError("features are for data, not for a run: leave them out, or give the data of the run")
+    folder = Path(subject)
     run = given_again(finished_run(folder), "data", data, trust)
-    parts = prepare(run, None if data_dir is None else Path(data_dir))
+    parts = prepare(run, data_dir)
     if len(parts.train.classes) < 2:
         raise InputError(f"there is one class, {parts.train.classes[0]}: a label is judged against other classes")
     tensors = saved_tensors(folder, parts)
@@ -66,7 +86,7 @@ def find_label_issues(
         return issues_by_run(folder, run, parts, tensors, device=device, model=model, trust=trust)
     run = given_again(run, "model", model, trust)
     log_probs = cross_fit(run, parts, folds, epochs, device=device, display=display)
-    return issues_of(parts, log_probs, judge(log_probs, parts.train.labels), "held-out networks")
+    return issues_of(parts, log_probs, judged(log_probs, parts.train.labels), "held-out networks")
 
 
 def issues_by_run(folder: Path, run: Run, parts: Parts, tensors: Mapping[str, Tensor], **loading: Any) -> LabelIssues:
@@ -115,11 +135,3 @@ def saved_verdict(tensors: Mapping[str, Tensor], labels: Labels) -> Verdict | No
     """The last verdict of a run of ORAT (automatic); None for any other run."""
     saved = {name: values for name, values in tensors.items() if name.startswith(VERDICT)}
     return Verdict.of(labels, {name.removeprefix(VERDICT): values for name, values in saved.items()}) if saved else None
-
-
-def issues_of(parts: Parts, log_probs: Tensor, verdict: Verdict, judged_by: str) -> LabelIssues:
-    """The label issues of a training part by the flags of a verdict."""
-    train = parts.train
-    total = parts.left_out["of"] if parts.left_out else parts.total
-    found = LabelIssues(train.classes, parts.ids, total, verdict, log_probs, verdict.flagged(), judged_by)
-    return replace(found, true_labels=train.truth, paths=train.paths, samples=train)

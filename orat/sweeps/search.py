@@ -22,7 +22,8 @@ from orat.training.first_weights import load_first
 from orat.training.record import in_words
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
-from orat.training.setup import Parts, build_model, facts_of, plan_for, prepare, read_data, state_of
+from orat.training.plan import plan_for
+from orat.training.setup import Parts, build_model, facts_of, prepare, read_data, state_of
 from orat.training.text import Texts, texts_of
 from orat.training.train import train
 

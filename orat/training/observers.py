@@ -192,6 +192,7 @@ class Lines(Observer):
     def epoch_done(self, event: EpochDone) -> None:
         """Prints the epoch."""
         now = time.monotonic()
+        self.epochs = event.epochs or self.epochs
         self.seconds.append(now - self.ended)
         self.ended = now
         if now - self.printed < SAVE_AT_MOST_EVERY and event.epoch != self.epochs:
@@ -207,22 +208,23 @@ class Lines(Observer):
 
 
 class Steps(Observer):
-    """Moves a bar."""
+    """Moves a bar over the steps of all epochs."""
 
-    def __init__(self, bar: Bar, name: Callable[[int], str]) -> None:
-        self.bar, self.name = bar, name
+    def __init__(self, bar: Bar, lines: Lines) -> None:
+        self.bar, self.lines = bar, lines
 
     def __call__(self, event: Event) -> None:
         """Shows the step."""
         if isinstance(event, StepDone):
-            self.bar.set(self.name(event.epoch), event.step, event.steps)
+            done = (event.epoch - 1) * event.steps + event.step
+            self.bar.set(self.lines.name(event.epoch), done, event.steps * self.lines.epochs)
 
 
 class Checkpoints(Observer):
     """Saves checkpoints: in long epochs every few minutes, and after epochs, at most 1 % of the time."""
 
-    def __init__(self, save: Callable[[], None], check: Callable[[], None], epochs: int) -> None:
-        self.save, self.check, self.epochs = save, check, epochs
+    def __init__(self, save: Callable[[], None], check: Callable[[], None]) -> None:
+        self.save, self.check = save, check
         self.saved_at, self.took = time.monotonic(), 0.0
 
     def __call__(self, event: Event) -> None:
@@ -233,7 +235,7 @@ class Checkpoints(Observer):
             self.timed_save()
         elif isinstance(event, EpochDone):
             due = since > SAVE_AT_MOST_EVERY * max(1.0, self.took / SAVED_IN)
-            if due or event.epoch == self.epochs:
+            if due or event.epoch == event.epochs:
                 self.timed_save()
 
     def timed_save(self) -> None:

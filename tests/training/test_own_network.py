@@ -29,7 +29,8 @@ from orat.data.loader import as_input, divided, shuffled
 from orat.methods import AT, ORAT, ST
 from orat.training.cross_fit import cross_fit
 from orat.training.run import Run
-from orat.training.setup import build_model, cheaper, prepare
+from orat.training.plan import cheaper
+from orat.training.setup import build_model, prepare
 
 KINDS = (
     "Normal", "group_norm", "Viewed", "Dropped", "Functional", "Depth", "Attention", "Encoder", "Tied", "Listed",

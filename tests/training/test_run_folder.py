@@ -20,7 +20,8 @@ from orat.training.load import load_model
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
-from orat.training.train import FORMAT, train
+from orat.training.sitting import FORMAT
+from orat.training.train import train
 
 
 def contents(folder: Path) -> dict[str, bytes]:
