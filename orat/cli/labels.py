@@ -31,11 +31,17 @@ def add(commands: Any) -> None:
     """Declares `labels find` and `labels fix`."""
     text = "find wrong labels in data or in a run's training set, or write a training set without them"
     below = commands.add_parser("labels", help=text, description=text).add_subparsers(required=True, metavar="ACTION")
+    add_find(below)
+    add_fix(below)
+
+
+def add_find(below: Any) -> None:
+    """Declares `labels find`."""
     text = "find labels that are probably wrong, in data, by a run or by predictions of any network: tables and a page"
     one = add_command(below, "find", find, text, goes_on=True)
     one.add_argument(
-        "subject", nargs="?", metavar="DATA|RUN", help="data as `orat train --data` takes them, such as an image folder; "
-        "or the folder of a finished run",
+        "subject", nargs="?", metavar="DATA|RUN", help="data as `orat train` takes them, such as an image folder; or "
+        "the folder of a finished run",
     )  # fmt: skip
     one.add_argument(
         "--predictions", metavar="FILE", help="instead of data: probabilities, log-probabilities or logits of networks "
@@ -46,8 +52,8 @@ def add(commands: Any) -> None:
     )
     one.add_argument("--classes", metavar="NAMES", help="with --predictions: names of the columns, such as cat,dog")
     one.add_argument(
-        "--out", metavar="DIR", help="folder of tables and page (default: for data a folder in runs/, else label-issues "
-        "in the run's folder or beside the predictions)",
+        "--out", metavar="DIR", help="folder of tables and page (default: for data a folder in runs/, else "
+        "label-issues in the run's folder or beside the predictions)",
     )  # fmt: skip
     one.add_argument(
         "--features", metavar="NAME", help="judge data by the features of your network, module:function or "
@@ -62,6 +68,10 @@ def add(commands: Any) -> None:
     for field in (field for field in fields(Run) if field.name in READING):
         add_flag(group, field, field_types(Run)[field.name])
     add_places(one)
+
+
+def add_fix(below: Any) -> None:
+    """Declares `labels fix`."""
     text = "write the training set of a finished run without the labels that are probably wrong; nothing is overwritten"
     one = add_command(below, "fix", fix, text)
     one.add_argument("run", metavar="RUN", help="the run's folder")
@@ -91,7 +101,9 @@ def add_judging(one: Parser) -> None:
     one.add_argument("--folds", metavar="K", help="parts of the data, and networks (default: 4)")
     one.add_argument("--epochs", metavar="N", help="epochs of the networks (default: until the verdict has settled)")
     one.add_argument(
-        "--data", metavar="NAME", help="data that cannot be mistaken for a run; or the data of the run, if they are code"
+        "--data",
+        metavar="NAME",
+        help="data that cannot be mistaken for a run; or the data of the run, if they are code",
     )
     one.add_argument("--model", metavar="NAME", help="the network of the run, named again if it is code")
     one.add_argument("--trust", action="store_true", help="run the code that the run's record names")

@@ -24,9 +24,9 @@ from orat.methods.base import Decision
 from orat.noise.judge import Verdict, judge
 from orat.training.cross_fit import cross_fit
 from orat.training.load import finished_run, load_model
+from orat.training.plan import FOLDS, check_folds
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.plan import FOLDS, check_folds
 from orat.training.setup import Parts, prepare
 
 VERDICT = "verdict_"  # prefix of its tensors in the state of a run
@@ -53,40 +53,69 @@ def find_label_issues(
 ) -> LabelIssues:
     """The label issues of data, of a finished run, or of the predictions of any network; nothing is changed.
 
-    `subject` is the folder of a run, or data as `Run(data=...)` takes them, or an untrained `Run` with settings for
-    reading them. Data are judged by `folds` scout networks, trained for `epochs` epochs: each sample by the networks
-    that were not trained on it. `labels` is a file of other labels; a search goes on from the checkpoint in `out`.
-    `features` is a network from inputs to features, or its name, with a file of `weights`: it takes the place of the
-    scout networks.
-    `held_out` judges the labels of a run in the same way. `data` and `model` are those of a run that had them in
-    memory or in code; `trust` runs the code that the record names. `predictions` are files or arrays of probabilities,
-    log-probabilities or logits (n, classes) for `labels`, files or arrays too; `classes` names the columns.
+    `subject` is data as `Run(data=...)` takes them, a `Run` that is not trained, or the folder of a run. Data are
+    judged by `folds` scout networks, or by a network of `features` with its `weights`; a search goes on in `out`.
+    `held_out` trains scout networks for a run. `data` are data that look like a run; or, with `model`, the objects or
+    the code of a run, whose record `trust` permits to run code. `predictions` (n, classes) are files or arrays of
+    probabilities, log-probabilities or logits for `labels`; `classes` names the columns.
     """
-    searched = data if subject is None else None if data is not None or is_run(subject) else subject
-    given = [value for value in (searched, subject if searched is None else None, predictions) if value is not None]
-    if len(given) != 1 or (labels is None and predictions is not None):
-        raise InputError("give either data, or the folder of a run, or predictions with labels")
+    check_subject(subject, data, predictions, labels)
     if predictions is not None:
         return issues_in(predictions, labels, classes)
     check_folds(folds, epochs)
-    data_dir = None if data_dir is None else Path(data_dir)
-    if searched is not None:
-        place, file = (None if path is None else Path(path) for path in (out, weights))
+    place = None if data_dir is None else Path(data_dir)
+    if subject is None or not is_run(subject):
+        file, folder = (None if path is None else Path(path) for path in (weights, out))
         judging = Judging(choose_device(device), display, folds, epochs, features, file)
-        return issues_in_data(searched, data_dir, judging, labels, place)
-    if features is not None:
-        raise InputError("features are for data, not for a run: leave them out, or give the data of the run")
-    folder = Path(subject)
+        return issues_in_data(data if subject is None else subject, place, judging, labels, folder)
+    if features is not None or labels is not None:
+        raise InputError(f"{subject} is a run: leave out features and labels, or give the data of the run")
+    again = {"data": data, "model": model, "trust": trust}
+    if held_out:
+        return issues_held_out(Path(subject), place, folds, epochs, device, display, **again)
+    return issues_in_run(Path(subject), place, device, **again)
+
+
+def check_subject(subject: Any, data: Any, predictions: Any, labels: Any) -> None:
+    """Refuses a call without anything to judge, and predictions beside data or without labels."""
+    if predictions is not None and (subject is not None or labels is None):
+        raise InputError("give predictions with labels, and neither data nor a run")
+    if predictions is None and subject is None and data is None:
+        raise InputError("give data, the folder of a run, or predictions with labels")
+
+
+def issues_in_run(folder: Path, data_dir: Path | None, device: str, data: Any, model: Any, trust: bool) -> LabelIssues:
+    """The label issues by what a finished run left."""
+    run, parts = run_of(folder, data_dir, data, trust)
+    return issues_by_run(folder, run, parts, saved_tensors(folder, parts), device=device, model=model, trust=trust)
+
+
+def issues_held_out(
+    folder: Path,
+    data_dir: Path | None,
+    folds: int,
+    epochs: int | None,
+    device: str,
+    display: Display,
+    data: Any,
+    model: Any,
+    trust: bool,
+) -> LabelIssues:
+    """The label issues of a finished run by scout networks of their own."""
+    run, parts = run_of(folder, data_dir, data, trust)
+    saved_tensors(folder, parts)  # refuses other data
+    run = given_again(run, "model", model, trust)
+    log_probs = cross_fit(run, parts, folds, epochs, device=device, display=display)
+    return issues_of(parts, log_probs, judged(log_probs, parts.train.labels), "held-out networks")
+
+
+def run_of(folder: Path, data_dir: Path | None, data: Any, trust: bool) -> tuple[Run, Parts]:
+    """A finished run and its data."""
     run = given_again(finished_run(folder), "data", data, trust)
     parts = prepare(run, data_dir)
     if len(parts.train.classes) < 2:
         raise InputError(f"there is one class, {parts.train.classes[0]}: a label is judged against other classes")
-    tensors = saved_tensors(folder, parts)
-    if not held_out:
-        return issues_by_run(folder, run, parts, tensors, device=device, model=model, trust=trust)
-    run = given_again(run, "model", model, trust)
-    log_probs = cross_fit(run, parts, folds, epochs, device=device, display=display)
-    return issues_of(parts, log_probs, judged(log_probs, parts.train.labels), "held-out networks")
+    return run, parts
 
 
 def issues_by_run(folder: Path, run: Run, parts: Parts, tensors: Mapping[str, Tensor], **loading: Any) -> LabelIssues:

@@ -24,8 +24,8 @@ SOURCES = {
     "scout networks and network": f"{CROSS_FITTED}; the trained network adds its score where it is reliable.",
     "held-out networks": f"{CROSS_FITTED}.",
     "patches": f"{CROSS_FITTED}; a linear head on patches of the images.",
-    "features": f"{CROSS_FITTED}; a linear head and neighbors on the given features. They are right only if the network "
-    "of the features was not trained on these labels.",
+    "features": f"{CROSS_FITTED}; a linear head and neighbors on the given features. They are right only if the "
+    "network of the features was not trained on these labels.",
     "network": "Scores are in-sample: the network was trained on these labels and has learned some wrong labels; "
     "--held-out is better, with networks that were not trained on the samples they score.",
     GIVEN: "Scores come from the given predictions. They are right only if no network was trained on the samples that "

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from orat.core.console import Display
-from orat.core.device import choose_device
 from orat.core.errors import InputError
 from orat.core.registry import names_code
 from orat.curation.issues import LabelIssues, issues_of
@@ -21,7 +20,7 @@ from orat.methods import ORAT
 from orat.methods.automatic import judged
 from orat.models.patches import takes
 from orat.training.cross_fit import cross_fit
-from orat.training.features import combined, given_log_probs, patch_log_probs
+from orat.training.features import combined, given_log_probs, loaded, patch_log_probs
 from orat.training.folder import Folder
 from orat.training.plan import FOLDS, plan_alone, within_minutes
 from orat.training.record import in_words
@@ -78,24 +77,26 @@ def issues_in_data(
     """The label issues of all training samples of some data: a name, a path, objects, or a run that is not trained."""
     run = data if isinstance(data, Run) else Run(data=data, method=ORAT())
     run = replace(run, validation=0.0, labels=run.labels if labels is None else labels)
+    network = None if judging.features is None else loaded(judging.features, judging.weights, judging.device)
     run, splits = read_data(run, data_dir, judging.device)
     for note in splits.notes:
         judging.display.line(note)
     parts = prepare(run, splits=splits)
-    own = {"folds": judging.folds, "epochs": judging.epochs}
+    own: dict[str, Any] = {"folds": judging.folds, "epochs": judging.epochs}
     own |= {"features": in_words(judging.features), "weights": judging.weights and str(judging.weights)}
     with claimed(out, settings_of(run, parts.train.fingerprint(), **own)) as folder:
-        log_probs, judged_by = predictions(run, parts, judging, folder)
+        log_probs, judged_by = predictions(run, parts, judging, network, folder)
     return issues_of(parts, log_probs, judged(log_probs, parts.train.labels), judged_by)
 
 
-def predictions(run: Run, parts: Parts, judging: Judging, folder: Folder | None) -> tuple[Tensor, str]:
+def predictions(
+    run: Run, parts: Parts, judging: Judging, network: nn.Module | None, folder: Folder | None
+) -> tuple[Tensor, str]:
     """The cross-fitted predictions (sets, n, classes), and what they come from."""
     train, device, display, kinds = parts.train, judging.device, judging.display, list[Tensor]()
     settings = train, device, "flip" in run.augment, run.seed, display
-    if judging.features is not None:
-        make = partial(given_log_probs, judging.features, judging.weights, *settings)
-        return kept(folder, "features", make), "features"
+    if network is not None:
+        return kept(folder, "features", partial(given_log_probs, network, *settings)), "features"
     if takes(train.shape):
         kinds.append(kept(folder, "patches", partial(patch_log_probs, *settings)))
         display.line(f"by patches: {estimate(kinds[0], train.labels)}")

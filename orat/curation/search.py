@@ -18,7 +18,17 @@ from orat.training.run import Run
 
 SETTINGS = "search.json"
 SEARCHES = Path("runs")  # of searches without a folder of their own
-DECIDE = ("data", "labels", "noise", "noise_rate", "augment", "batch_size", "lr", "precision", "seed")  # fields of a run
+DECIDE = (
+    "data",
+    "labels",
+    "noise",
+    "noise_rate",
+    "augment",
+    "batch_size",
+    "lr",
+    "precision",
+    "seed",
+)  # fields of a run
 
 
 @contextmanager

@@ -50,13 +50,13 @@ def average(log_probs: Tensor) -> Tensor:
     return log_probs.double().reshape(-1, *log_probs.shape[-2:]).mean(0).log_softmax(-1)
 
 
-def judged(log_probs: Tensor, labels: Labels) -> Verdict:
-    """The verdict by all sets of predictions (sets, n, classes): those of scout networks, then that of the network.
+def judged(log_probs: Tensor, labels: Labels, network: Tensor | None = None) -> Verdict:
+    """The verdict by cross-fitted predictions (n, classes) or (sets, n, classes), and by the network that trains.
 
-    `judge` takes two sets, so that those of scout networks are averaged.
+    `judge` takes two sets, so that the cross-fitted ones are averaged.
     """
-    scouts, network = average(log_probs[:SCOUT_SETS]), log_probs[SCOUT_SETS:]
-    return judge(torch.stack([scouts, *network]) if len(network) else scouts, labels)
+    first = average(log_probs)
+    return judge(first if network is None else torch.stack([first, network]), labels)
 
 
 class AutomaticRange(Fold):
@@ -66,14 +66,14 @@ class AutomaticRange(Fold):
     trained for twice as long; its predictions on attacked inputs cost nothing.
     """
 
-    predictions: Tensor  # (sets, n, classes), cross-fitted
+    predictions: Tensor  # cross-fitted, (n, classes) or (sets, n, classes)
     given: Tensor
     weights: Tensor
     relabeled: Tensor
 
     def __init__(self, predictions: Tensor, labels: Labels, confidence: float) -> None:
         super().__init__()
-        _, n, classes = predictions.shape
+        n, classes = predictions.shape[-2:]
         self.n, self.confidence, self.epochs = n, confidence, 0
         self.memory = PredictionTable(n, classes, times_cut=torch.tensor(0))  # of the network
         self.register_buffer("predictions", predictions, persistent=False)  # they have a file of their own
@@ -102,7 +102,7 @@ class AutomaticRange(Fold):
         self.memory["times_cut"].add_(self.cut())
         self.epochs += 1
         if self.epochs.bit_count() == 1:  # epochs 1, 2, 4, 8, ...
-            self.keep_verdict(judged(torch.cat([self.predictions, self.memory.log_probs()[None]]), self.given))
+            self.keep_verdict(judged(self.predictions, self.given, self.memory.log_probs()))
             self.apply_verdict(may_relabel=True)
         verdict = self.verdict()
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}

@@ -10,7 +10,6 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from orat.core.types import Images
-from orat.data.loader import as_input
 
 COUNT, SIDE, STRIDE = 256, 6, 2  # patches, their pixels a side, and pixels between places in an image
 DRAWN = 20_000  # patches for the covariance
@@ -30,7 +29,7 @@ class Patches(nn.Module):
     shift: Tensor
 
     def __init__(self, images: Tensor, generator: Generator) -> None:
-        """Draws the patches from images (n, channels, height, width)."""
+        """Draws the patches from images (n, channels, height, width) in [0, 1]."""
         super().__init__()
         drawn = patches_of(images, DRAWN, generator)
         mean, channels = drawn.mean(0), images.shape[1]
@@ -53,7 +52,7 @@ class Patches(nn.Module):
 def patches_of(images: Tensor, count: int, generator: Generator) -> Tensor:
     """Random patches of random images, one in a row, in double precision."""
     which = torch.randint(len(images), (count,), generator=generator)
-    x = shrunk(as_input(images[which]))
+    x = shrunk(images[which])
     places = (torch.randint(side - SIDE + 1, (count, 1), generator=generator) for side in x.shape[2:])
     rows, columns = (place + torch.arange(SIDE) for place in places)
     found = x[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]

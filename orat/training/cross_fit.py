@@ -20,6 +20,7 @@ from orat.training.scouts import scout_learner, scout_loader
 from orat.training.setup import Parts
 from orat.training.sitting import Sitting, result_of
 
+
 def cross_fit(
     run: Run,
     parts: Parts,

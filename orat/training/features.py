@@ -16,11 +16,12 @@ from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.methods.automatic import SCOUT_SETS
 from orat.models.adapted import logits_of
-from orat.models.external import load_external, name_of
+from orat.models.external import load_external
 from orat.models.patches import Patches
 from orat.training.head import neighbor_log_probs, ridge_log_probs, stacked
 
 BATCH = 64
+DRAWN = 4000  # images that patches come from
 
 
 def patch_log_probs(train: Dataset, device: torch.device, flips: bool, seed: int, display: Display) -> Tensor:
@@ -28,23 +29,26 @@ def patch_log_probs(train: Dataset, device: torch.device, flips: bool, seed: int
     sets = []
     for number in range(SCOUT_SETS):
         drawn = SCOUT_SETS * seed + number
-        patches = Patches(train.images.cpu(), torch.Generator().manual_seed(drawn)).to(device)
+        generator = torch.Generator().manual_seed(drawn)
+        some = torch.randperm(len(train), generator=generator)[:DRAWN]
+        patches = Patches(as_input(train.images[some].cpu()), generator).to(device)
         found = features_of(patches, train, device, flips, display, f"patches {number + 1}/{SCOUT_SETS}")
         sets.append(ridge_log_probs(found, train.labels.to(device), len(train.classes), drawn).cpu())
     return torch.stack(sets)
 
 
 def given_log_probs(
-    features: Any, weights: Path | None, train: Dataset, device: torch.device, flips: bool, seed: int, display: Display
+    network: nn.Module, train: Dataset, device: torch.device, flips: bool, seed: int, display: Display
 ) -> Tensor:
-    """Log-probabilities (sets, n, classes) by a user's network: a linear head, and neighbors."""
-    network = loaded(features, weights, device)
-    with as_input_error(f"{name_of(features)} on inputs of shape {(BATCH, *train.shape)}", "let it take such inputs"):
+    """Log-probabilities (sets, n, classes) by a user's network of features: a linear head, and neighbors."""
+    with as_input_error(f"the network of features on inputs of shape {train.shape}", "let it take such inputs"):
         found = features_of(network, train, device, flips, display, "features")
     if not found.isfinite().all():
-        raise InputError(f"{name_of(features)} gives NaN or infinite features: check its weights and its inputs in [0, 1]")
+        raise InputError("the network of features gives NaN or infinite values: check its weights for inputs in [0, 1]")
     labels, classes = train.labels.to(device), len(train.classes)
-    return torch.stack([ridge_log_probs(found, labels, classes, seed), neighbor_log_probs(found, labels, classes)]).cpu()
+    return torch.stack(
+        [ridge_log_probs(found, labels, classes, seed), neighbor_log_probs(found, labels, classes)]
+    ).cpu()
 
 
 def loaded(features: Any, weights: Path | None, device: torch.device) -> nn.Module:
@@ -54,7 +58,9 @@ def loaded(features: Any, weights: Path | None, device: torch.device) -> nn.Modu
     if not isinstance(features, nn.Module):
         raise InputError(f"features = {type(features).__name__}: give a network, or its name as module:function")
     if weights is not None:
-        raise InputError(f"both a network in memory and weights = {weights}: load them into the network, and leave them out")
+        raise InputError(
+            f"both a network in memory and weights = {weights}: load them into the network, and leave them out"
+        )
     return features.to(device).eval()
 
 

@@ -22,27 +22,34 @@ ROWS = 1024  # of similarities at once
 def ridge_log_probs(features: Tensor, labels: Labels, classes: int, seed: int) -> Tensor:
     """Log-probabilities (n, classes) by ridge regression on all folds but a sample's own; the seed decides the folds.
 
-    Ridge and scale are those with the best likelihood of the given labels on the folds left out.
+    The ridge has the best likelihood of the given labels of the first fold; the scale of the outputs, of all folds.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(features.device)
-    parts = [order[fold::FOLDS] for fold in range(FOLDS)]
+    parts = order.tensor_split(FOLDS)
     x = compressed(standardized(features))
     targets = functional.one_hot(labels, classes).to(x.dtype) - 1 / classes
     squares = torch.stack([(x[part].T @ x[part]).double() for part in parts])
     products = torch.stack([(x[part].T @ targets[part]).double() for part in parts])
-    best, least = targets.double(), torch.inf
-    for ridge in RIDGES:
-        outputs = torch.empty_like(best)
-        for part, own_squares, own_products in zip(parts, squares, products, strict=True):
-            left = squares.sum(0) - own_squares
-            left.diagonal().add_(ridge)
-            weights = torch.cholesky_solve(products.sum(0) - own_products, torch.linalg.cholesky(left))
-            outputs[part] = x[part].double() @ weights
-        for scale in SCALES:
-            loss = float(functional.cross_entropy(scale * outputs, labels))
-            if loss < least:
-                best, least = scale * outputs, loss
-    return best.log_softmax(1)
+
+    def outputs(fold: int, ridge: float) -> Tensor:
+        left = squares.sum(0) - squares[fold]
+        left.diagonal().add_(ridge)
+        weights = torch.cholesky_solve(products.sum(0) - products[fold], torch.linalg.cholesky(left))
+        return x[parts[fold]].double() @ weights
+
+    def loss(ridge: float) -> float:
+        return scaled(outputs(0, ridge), labels[parts[0]])[1]
+
+    ridge = min(RIDGES, key=loss)
+    found = torch.cat([outputs(fold, ridge) for fold in range(FOLDS)])
+    return scaled(torch.empty_like(found).index_copy(0, order, found), labels)[0].log_softmax(1)
+
+
+def scaled(outputs: Tensor, labels: Labels) -> tuple[Tensor, float]:
+    """Outputs as logits of the scale with the smallest loss, and the loss."""
+    every = [(scale, float(functional.cross_entropy(scale * outputs, labels))) for scale in SCALES]
+    scale, loss = min(every, key=lambda one: one[1])
+    return scale * outputs, loss
 
 
 def standardized(features: Tensor) -> Tensor:

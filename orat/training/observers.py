@@ -17,9 +17,10 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate, predict
 from orat.methods.base import State
 from orat.noise.judge import RELIABLE, found_corrections, lost_classes
+from orat.training.folder import Folder
 from orat.training.loop import EpochDone, Event, StepDone
 from orat.training.run import Run
-from orat.training.run_folder import RunFolder, weights
+from orat.training.run_folder import weights
 
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # training samples that show a collapse where none are held out
@@ -141,7 +142,7 @@ class Guard(Observer):
 class History(Observer):
     """Appends the record of each epoch to a file of the run folder."""
 
-    def __init__(self, folder: RunFolder, name: str = "history.jsonl") -> None:
+    def __init__(self, folder: Folder, name: str = "history.jsonl") -> None:
         self.folder, self.name, self.started = folder, name, time.monotonic()
 
     def epoch_done(self, event: EpochDone) -> None:

@@ -1,4 +1,4 @@
-"""Scout networks of a run: which network, in how many folds, for how many epochs, in which batches and at which rates."""
+"""Scout networks: which network, in how many folds, for how many epochs, in which batches and at which rates."""
 
 from __future__ import annotations
 

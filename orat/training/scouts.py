@@ -123,9 +123,7 @@ def is_due(epoch: int) -> bool:
     return epoch in (power, power + power // 2)
 
 
-def lesson(
-    networks: Sequence[nn.Module], batch: Batch, kept: Tensor, sets: int = 1
-) -> tuple[Scalar, Tensor, Batch]:
+def lesson(networks: Sequence[nn.Module], batch: Batch, kept: Tensor, sets: int = 1) -> tuple[Scalar, Tensor, Batch]:
     """The loss of all networks on a batch, the logits (n, sets, classes) of its samples, and the batch in their order.
 
     Batches have about as many samples of each fold. Surplus samples of a fold are left out, and their logits are NaN.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +15,11 @@ from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, Splits, relabel
-from orat.methods.base import Scouts, Setting, State
+from orat.methods.base import Setting, State
 from orat.models import catalog as models
 from orat.models.adapted import Say
-from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.external import is_own
 from orat.models.layers import Normalize
-from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
 from orat.training.defaults import LARGEST, Facts
 from orat.training.probe import check_network

@@ -39,9 +39,7 @@ class Sitting:
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
 
-    def cross_fit(
-        self, plan: Plan, saved: dict[str, Any] | None, dropouts: int = 0
-    ) -> Generator[Event, None, Tensor]:
+    def cross_fit(self, plan: Plan, saved: dict[str, Any] | None, dropouts: int = 0) -> Generator[Event, None, Tensor]:
         """The cross-fitted predictions: those of the folder, or by training scout networks.
 
         `dropouts` are those of the run's network, which are numbered first.

@@ -16,10 +16,10 @@ import orat.training.scouts
 from orat.core.types import Batch
 from orat.data.source import Dataset, relabel
 from orat.methods import AT, ORAT, ST
-from orat.methods.automatic import MEMORY, average, judged
+from orat.methods.automatic import MEMORY, judged
 from orat.methods.base import Scouts
 from orat.models.layers import Dropout, dropouts
-from orat.noise.judge import Verdict, area, judge
+from orat.noise.judge import Verdict, area
 from orat.training.cross_fit import cross_fit
 from orat.training.engine import Eager
 from orat.training.loop import EpochDone, fit

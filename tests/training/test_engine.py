@@ -40,10 +40,10 @@ from orat.training.engine import WORTH_COMPILING, Eager, Execution, execution, p
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.loop import StepDone, fit
-from orat.training.run import Run
-from orat.training.scouts import ScoutLearner
-from orat.training.run_folder import RunFolder
 from orat.training.plan import Plan
+from orat.training.run import Run
+from orat.training.run_folder import RunFolder
+from orat.training.scouts import ScoutLearner
 from orat.training.setup import prepare
 from orat.training.train import Session, train
 

@@ -28,8 +28,8 @@ from orat.core.console import SILENT
 from orat.data.loader import as_input, divided, shuffled
 from orat.methods import AT, ORAT, ST
 from orat.training.cross_fit import cross_fit
-from orat.training.run import Run
 from orat.training.plan import cheaper
+from orat.training.run import Run
 from orat.training.setup import build_model, prepare
 
 KINDS = (
