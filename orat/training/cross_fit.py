@@ -60,6 +60,6 @@ def in_folder(sitting: Sitting, plan: Plan) -> Generator[Event, None, Tensor]:
     folder = sitting.folder
     if folder.has_tensors("predictions") and not folder.can_resume():
         return folder.load_tensors("predictions")["log_probs"]
-    predictions = yield from sitting.cross_fit(plan, sitting.load())
+    predictions = yield from sitting.cross_fit(plan, sitting.load(), is_alone=True)
     folder.remove_resume()
     return predictions.cpu()

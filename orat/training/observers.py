@@ -29,6 +29,7 @@ COMMON = 0.8  # share of samples of a class that a sound network may predict for
 SAVE_EVERY = 300.0  # seconds, within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between checkpoints, and between lines, of short epochs
 SAVED_IN = 0.01  # seconds: slower checkpoints come less often, to take 1 % of the time at most
+SOON = 2.0  # seconds, after which the time left is known
 SHORT = 0.1  # seconds, below which epochs are printed in milliseconds
 MOST_NAMED = 5  # classes in one line
 
@@ -219,6 +220,27 @@ class Steps(Observer):
         if isinstance(event, StepDone):
             done = (event.epoch - 1) * event.steps + event.step
             self.bar.set(self.lines.name(event.epoch), done, event.steps * self.lines.epochs)
+
+
+class Forecast(Observer):
+    """Prints the time left after the first seconds, where no bar shows it."""
+
+    def __init__(self, display: Display, lines: Lines) -> None:
+        self.display, self.lines = display, lines
+        self.first: tuple[float, int] | None = None  # time and number of the first step
+        self.is_said = display.has_bars
+
+    def __call__(self, event: Event) -> None:
+        """Prints the line when due."""
+        if self.is_said or not isinstance(event, StepDone):
+            return
+        now, done = time.monotonic(), (event.epoch - 1) * event.steps + event.step
+        self.first = self.first or (now, done)
+        seconds, steps = now - self.first[0], done - self.first[1]
+        if seconds > SOON and steps:
+            left = seconds / steps * (event.steps * self.lines.epochs - done)
+            self.display.line(f"{self.lines.name(event.epoch)}  {timedelta(seconds=round(left))} to go at most")
+            self.is_said = True
 
 
 class Checkpoints(Observer):

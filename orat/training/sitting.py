@@ -15,7 +15,7 @@ from orat.training.folder import Folder
 from orat.training.graph import Graph
 from orat.training.learner import Learner
 from orat.training.loop import Event, fit
-from orat.training.observers import Checkpoints, History, Lines, Observer, Steps, by_name
+from orat.training.observers import Checkpoints, Forecast, History, Lines, Observer, Steps, by_name
 from orat.training.plan import Plan
 from orat.training.run import Run
 from orat.training.scouts import scout_learner, scout_loader
@@ -39,10 +39,12 @@ class Sitting:
         self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
         self.origin: dict[str, Any] | None = None  # of the initial weights
 
-    def cross_fit(self, plan: Plan, saved: dict[str, Any] | None, dropouts: int = 0) -> Generator[Event, None, Tensor]:
+    def cross_fit(
+        self, plan: Plan, saved: dict[str, Any] | None, dropouts: int = 0, is_alone: bool = False
+    ) -> Generator[Event, None, Tensor]:
         """The cross-fitted predictions: those of the folder, or by training scout networks.
 
-        `dropouts` are those of the run's network, which are numbered first.
+        `dropouts` are those of the run's network, which are numbered first. Alone, without a run, the time is printed.
         """
         if saved is None:
             self.folder.remove_tensors("predictions")
@@ -53,7 +55,8 @@ class Sitting:
         how = possible(wanted, batches, self.display)
         learner = scout_learner(self.run, self.parts, plan, how.form, self.device, dropouts)
         lines, history = Lines(self.display, plan.epochs, CROSS_FITTING), History(self.folder, "cross_fit.jsonl")
-        yield from self.observed(CROSS_FITTING, learner, batches, how, [history, lines], lines, saved)
+        observers = [history, lines, *([Forecast(self.display, lines)] if is_alone else ())]
+        yield from self.observed(CROSS_FITTING, learner, batches, how, observers, lines, saved)
         predictions = learner.predictions()
         self.folder.save_tensors("predictions", {"log_probs": predictions, "id": self.parts.ids})
         return predictions

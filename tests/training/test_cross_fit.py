@@ -186,6 +186,48 @@ def test_labels_are_judged_after_epochs_that_come_less_and_less_often_and_after_
     assert [epoch for epoch in range(1, 50) if is_due(epoch)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]
 
 
+def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Verdict]:
+    """Scouts with these estimates of the last verdict, and the verdict on perfect predictions of some wrong labels."""
+    learner = learner_of(batch, epochs=30)
+    learner.table["average"].copy_((6.0 * functional.one_hot(samples().y, CLASSES)).log_softmax(1)[:, None])
+    learner.epoch, learner.numbers = epoch, dict(last)
+    return learner, judged(learner.predictions(), batch.y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "expected"),
+    [
+        ({}, True, True),
+        ({"noise_rate": 0.9}, True, False),  # outside of the interval
+        ({"reliability": 0.1}, True, False),  # far below that of this verdict
+        ({}, False, False),  # flags that were no flags before
+    ],
+)
+def test_a_verdict_has_settled_if_rate_flags_and_reliability_stay(
+    changes: dict[str, float], kept: bool, expected: bool
+) -> None:
+    batch = samples()
+    given = Batch(batch.x, torch.where(torch.arange(N) % 10 == 3, 1 - batch.y, batch.y), batch.id)
+    _, verdict = settling(given, 8)
+    last = {"noise_rate": verdict.noise_rate, "reliability": verdict.reliability} | changes
+    learner, _ = settling(given, 8, **last)
+    learner.table["kept"].copy_(~verdict.flagged() if kept else KEPT)
+    assert verdict.flagged().any()
+    learner.close()
+    assert (learner.epochs, learner.falls) == ((12, 8.0) if expected else (30, pytest.approx(20.0)))
+    learner.pace(10.0)
+    fresh, _ = settling(given, 8)
+    fresh.pace(10.0)
+    assert learner.rates[0] == pytest.approx(fresh.rates[0] * (0.5 if expected else 1))
+
+
+def test_a_resumed_cross_fitting_remembers_that_it_has_settled() -> None:
+    learner, again = learner_of(samples()), learner_of(samples())
+    learner.epochs, learner.falls = 6, 4.0
+    again.load_state_dict(learner.state_dict())
+    assert (again.epochs, again.falls, again.order) == (6, 4.0, 1 - 9)
+
+
 def test_flagged_samples_are_not_learned_any_more() -> None:
     batch, wrong = samples(), torch.arange(N) % 10 == 3
     given = Batch(batch.x, torch.where(wrong, 1 - batch.y, batch.y), batch.id)

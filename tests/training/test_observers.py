@@ -20,7 +20,17 @@ from orat.methods import AT, ORAT, RAA
 from orat.models.catalog import build
 from orat.training import observers as observing
 from orat.training.loop import EpochDone, StepDone
-from orat.training.observers import Checkpoints, History, Lines, Observer, Steps, by_name, lost_words, words_of
+from orat.training.observers import (
+    Checkpoints,
+    Forecast,
+    History,
+    Lines,
+    Observer,
+    Steps,
+    by_name,
+    lost_words,
+    words_of,
+)
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
@@ -337,6 +347,15 @@ def test_a_line_of_cross_fitting_is_named(clock: SimpleNamespace) -> None:
 )
 def test_a_line_has_the_numbers_of_the_record(more: dict[str, Any], expected: str) -> None:
     assert words_of(done(1, **more).record) == expected
+
+
+def test_the_time_left_is_printed_once_after_the_first_seconds(clock: SimpleNamespace) -> None:
+    heard = Heard()
+    forecast = Forecast(heard, Lines(heard, 4))
+    for step in range(1, 10):
+        clock.now += 0.9
+        forecast(StepDone(1, step, 10))
+    assert heard.lines == ["epoch 1/4  0:00:32 to go at most"]
 
 
 def test_a_bar_shows_the_steps_of_all_epochs_and_the_name_of_the_epoch() -> None:

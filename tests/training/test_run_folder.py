@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
         files.replace_file(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr("orat.training.run_folder.replace_file", write)
+        patch.setattr("orat.training.folder.replace_file", write)
         patch.setattr("orat.training.observers.SAVE_EVERY", -1.0)
         with pytest.raises(OSError, match="No space left on device"):
             train(run, tmp_path / "broken", display=SILENT)
