@@ -22,7 +22,7 @@ from orat.models.patches import takes
 from orat.training.cross_fit import cross_fit
 from orat.training.features import combined, given_log_probs, loaded, patch_log_probs
 from orat.training.folder import Folder
-from orat.training.plan import FOLDS, plan_alone, within_minutes
+from orat.training.plan import FOLDS, in_minutes
 from orat.training.record import in_words
 from orat.training.run import Run
 from orat.training.setup import Parts, prepare, read_data
@@ -100,10 +100,10 @@ def predictions(
     if takes(train.shape):
         kinds.append(kept(folder, "patches", partial(patch_log_probs, *settings)))
         display.line(f"by patches: {estimate(kinds[0], train.labels)}")
-    plan = plan_alone(run, parts, judging.folds)
-    epochs = judging.epochs or within_minutes(plan, len(train), device)
+    model, most = in_minutes(run, parts, judging.folds, device)
+    epochs = judging.epochs or most
     if epochs or not kinds:
-        kinds.append(cross_fit(run, parts, judging.folds, epochs or None, None, str(device), display, folder))
+        kinds.append(cross_fit(run, parts, judging.folds, epochs or None, model, str(device), display, folder))
     else:
         display.line(f"scout networks would take too long for {len(train):,} samples on a CPU: --epochs 10 trains them")
     return combined(kinds, train.labels), "patches" if not epochs else "held-out networks"

@@ -32,7 +32,7 @@ OTHERS = 0.4  # share of these epochs for other networks: LeNet judges MNIST as 
 SHARE = 0.12  # of the run's arithmetic at most, which on a GPU is twice the share of its time
 FEWEST = 8  # epochs at least, if the run has as many
 LARGEST_BATCH, FEWEST_STEPS = 512, 100  # samples that a GPU takes at once, and steps that an epoch should have
-MINUTES = {"cpu": 25e12}  # operations that two cores of a CPU do in a few minutes
+MINUTES = {"cpu": 40e12}  # operations that two cores of a CPU do in a few minutes
 OWN_BATCH = 128  # the batch size for which the networks' own rates hold
 RATE = 0.06  # of networks that are not quick
 
@@ -102,10 +102,20 @@ def plan_alone(run: Run, parts: Parts, folds: int, epochs: int | None = None, mo
     return replace(plan, epochs=epochs or min(plan.epochs, MOST_EPOCHS))
 
 
-def within_minutes(plan: Plan, n: int, device: torch.device) -> int:
-    """The epochs of a plan that take minutes on a device; 0 if they are too few to learn from."""
-    most = int(MINUTES[device.type] / (plan.work * n)) if device.type in MINUTES else plan.epochs
-    return 0 if most < min(FEWEST, plan.epochs) else min(most, plan.epochs)
+def in_minutes(run: Run, parts: Parts, folds: int, device: torch.device) -> tuple[str, int]:
+    """The scout network and its epochs that take minutes on a device: the quick network, or the cheaper one.
+
+    0 epochs stand for a network that learns too little in this time.
+    """
+    shape, least = parts.train.shape, cheaper(run, parts.train)
+    takes_quick = len(shape) == 3 and min(shape[1:]) >= CONVOLUTIONAL[QUICK][1]
+    for name in dict.fromkeys((QUICK, least) if takes_quick else (least,)):
+        plan = plan_alone(run, parts, folds, model=name)
+        work = plan.work * len(parts.train)
+        epochs = min(plan.epochs, int(MINUTES[device.type] / work) if device.type in MINUTES else plan.epochs)
+        if epochs >= min(FEWEST, plan.epochs):
+            return name, epochs
+    return least, 0
 
 
 def check_folds(folds: int, epochs: int | None, n: int | None = None) -> None:

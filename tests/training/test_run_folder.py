@@ -197,8 +197,8 @@ def test_a_finished_folder_holds_no_more_than_its_files(tiny: str, tmp_path: Pat
     kept |= {f"{name}.safetensors" for name in ("model", "state", "chosen", "predictions")}
     assert {name for name in contents(tmp_path) if name != ".lock"} == kept
     predictions = RunFolder(tmp_path).load_tensors("predictions")
-    assert predictions["log_probs"].shape == (270, 3)
-    assert torch.allclose(predictions["log_probs"].exp().sum(1), torch.ones(270, dtype=torch.float64))
+    assert predictions["log_probs"].shape == (2, 270, 3)
+    assert torch.allclose(predictions["log_probs"].exp().sum(2), torch.ones(2, 270, dtype=torch.float64))
 
 
 def test_weights_of_an_unfinished_run_are_refused_with_what_to_do(tiny: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from orat.data.source import Dataset
 from orat.methods import AT, ORAT
 from orat.methods.base import Scouts
 from orat.models.catalog import build
-from orat.training.plan import Plan, affordable, cheaper, check_folds, plan_for
+from orat.training.plan import Plan, affordable, cheaper, check_folds, in_minutes, plan_for
 from orat.training.run import Run
 from orat.training.scouts import ScoutLearner, scout_loader
 from orat.training.setup import Parts, prepare
@@ -69,6 +69,22 @@ def test_an_epoch_of_cross_fitting_costs_its_share_of_arithmetic() -> None:
     assert plan_for(run, parts, Scouts(run.model)).cost == pytest.approx(8 / 23)
     assert plan_for(replace(run, attack_steps=1), parts, Scouts(run.model)).cost == pytest.approx(8 / 5)
     assert [plan_for(run, parts, Scouts(name)).quick for name in (run.model, "quick_cnn")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("n", "shape", "expected"),
+    [
+        (1000, (3, 48, 48), ("quick_cnn", 15)),
+        (20_000, (3, 48, 48), ("demo_cnn", 33)),
+        (100_000, (3, 48, 48), ("demo_cnn", 0)),  # in minutes, no network learns
+        (1000, (1, 8, 8), ("demo_cnn", 100)),
+    ],
+)
+def test_scouts_without_a_run_are_quick_networks_if_they_learn_in_minutes_on_a_cpu(
+    n: int, shape: tuple[int, ...], expected: tuple[str, int]
+) -> None:
+    run = Run(data="mine.npz", method=ORAT(), model="demo_cnn", eps=0.1, batch_size=64, augment="none", lr=0.05)
+    assert in_minutes(run, parts_of(n, shape), 4, CPU) == expected
 
 
 def test_every_scout_has_initial_weights_of_its_own() -> None:
