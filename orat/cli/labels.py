@@ -63,10 +63,9 @@ def add_find(below: Any) -> None:
     one.add_argument("--top", default="100", metavar="N", help="images on the page (default: 100)")
     one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
     add_judging(one)
-    one.set_defaults(texts={})
     group = one.add_argument_group("reading of the data")
     for field in (field for field in fields(Run) if field.name in READING):
-        add_flag(group, field, field_types(Run)[field.name])
+        add_flag(group, field, field_types(Run)[field.name], action="store")
     add_places(one)
 
 
@@ -165,10 +164,9 @@ def subject_of(arguments: Namespace) -> dict[str, Any]:
         raise InputError(f"--predictions are judged without {arguments.subject}: leave one of them out")
     if arguments.labels is None:
         raise InputError("--predictions without labels: give --labels FILE")
-    for name in ("held_out", "folds", "epochs", "data", "model", "data_dir", "features", "weights", "texts"):
-        if getattr(arguments, name):
-            given = next(iter(arguments.texts), name)
-            raise InputError(f"{flag(given)} is for data or a run: leave it out, since --predictions need no training")
+    for name in ("held_out", "folds", "epochs", "data", "model", "data_dir", "features", "weights", *READING):
+        if getattr(arguments, name, None):
+            raise InputError(f"{flag(name)} is for data or a run: leave it out, since --predictions need no training")
     classes = None if arguments.classes is None else listed(arguments.classes)
     return {"predictions": arguments.predictions, "labels": arguments.labels, "classes": classes}
 
@@ -190,7 +188,8 @@ def data_of(arguments: Namespace) -> dict[str, Any]:
     if arguments.subject is not None and arguments.data is not None:
         raise InputError(f"both {arguments.subject} and --data {arguments.data}: leave one of them out")
     data = arguments.subject or arguments.data
-    run = run_from({"data": data, "method": "orat", "labels": arguments.labels} | arguments.texts)
+    texts = {name: getattr(arguments, name) for name in READING if name in arguments}
+    run = run_from({"data": data, "method": "orat", "labels": arguments.labels} | texts)
     if arguments.weights is not None and arguments.features is None:
         raise InputError(f"--weights {arguments.weights} without a network: give --features module:function")
     network = {"features": arguments.features, "weights": arguments.weights}
@@ -199,8 +198,8 @@ def data_of(arguments: Namespace) -> dict[str, Any]:
 
 def run_of(arguments: Namespace) -> dict[str, Any]:
     """The run, with the options of its predictions."""
-    for name in ("labels", "classes", "features", "weights", *arguments.texts):
-        if getattr(arguments, name, True):
+    for name in ("labels", "classes", "features", "weights", *READING):
+        if getattr(arguments, name, None):
             raise InputError(f"{flag(name)} is not for a run: leave out {arguments.subject}, or {flag(name)}")
     return {"subject": arguments.subject, "data_dir": arguments.data_dir} | judging_of(arguments)
 

@@ -59,7 +59,7 @@ def find_label_issues(
     the code of a run, whose record `trust` permits to run code. `predictions` (n, classes) are files or arrays of
     probabilities, log-probabilities or logits for `labels`; `classes` names the columns.
     """
-    check_subject(subject, data, predictions, labels)
+    check_subject(subject, data, predictions, labels, features)
     if predictions is not None:
         return issues_in(predictions, labels, classes)
     check_folds(folds, epochs)
@@ -68,20 +68,20 @@ def find_label_issues(
         file, folder = (None if path is None else Path(path) for path in (weights, out))
         judging = Judging(choose_device(device), display, folds, epochs, features, file)
         return issues_in_data(data if subject is None else subject, place, judging, labels, folder)
-    if features is not None or labels is not None:
-        raise InputError(f"{subject} is a run: leave out features and labels, or give the data of the run")
     again = {"data": data, "model": model, "trust": trust}
     if held_out:
         return issues_held_out(Path(subject), place, folds, epochs, device, display, **again)
     return issues_in_run(Path(subject), place, device, **again)
 
 
-def check_subject(subject: Any, data: Any, predictions: Any, labels: Any) -> None:
+def check_subject(subject: Any, data: Any, predictions: Any, labels: Any, features: Any) -> None:
     """Refuses a call without anything to judge, and predictions beside data or without labels."""
     if predictions is not None and (subject is not None or labels is None):
         raise InputError("give predictions with labels, and neither data nor a run")
     if predictions is None and subject is None and data is None:
         raise InputError("give data, the folder of a run, or predictions with labels")
+    if predictions is None and (features is not None or labels is not None) and is_run(subject):
+        raise InputError(f"{subject} is a run: leave out features and labels, or give the data of the run")
 
 
 def issues_in_run(folder: Path, data_dir: Path | None, device: str, data: Any, model: Any, trust: bool) -> LabelIssues:
