@@ -102,11 +102,11 @@ def predictions(
         display.line(f"by patches: {estimate(kinds[0], train.labels)}")
     model, most = in_minutes(run, parts, judging.folds, device)
     epochs = judging.epochs or most
-    if epochs or not kinds:
-        kinds.append(cross_fit(run, parts, judging.folds, epochs or None, model, str(device), display, folder))
-    else:
+    if kinds and not epochs:
         display.line(f"scout networks would take too long for {len(train):,} samples on a CPU: --epochs 10 trains them")
-    return combined(kinds, train.labels), "patches" if not epochs else "held-out networks"
+        return kinds[0], "patches"
+    kinds.append(cross_fit(run, parts, judging.folds, epochs or None, model, str(device), display, folder))
+    return combined(kinds, train.labels), "held-out networks"
 
 
 def estimate(log_probs: Tensor, labels: Tensor) -> str:
