@@ -29,6 +29,7 @@ from orat.core.errors import InputError, unknown
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method
+from orat.methods.automatic import average
 from orat.noise.judge import area
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
@@ -160,7 +161,7 @@ def under_autoattack(folder: Path, test: Dataset, device: str) -> Row:
 def losses_of(folder: RunFolder, labels: Tensor) -> dict[str, Tensor]:
     """The losses of the given labels, averaged over epochs: of scout networks, and of the network."""
     own = folder.load_tensors("state").get("memory.average")
-    scouts = folder.load_tensors("predictions")["log_probs"] if folder.has_tensors("predictions") else None
+    scouts = average(folder.load_tensors("predictions")["log_probs"]) if folder.has_tensors("predictions") else None
     predictions = {"answers": scouts, "own_answers": own}
     return {
         name: -log_probs.float().gather(1, labels[:, None]).squeeze(1).clamp(min=-HIGHEST)

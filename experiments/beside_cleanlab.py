@@ -35,12 +35,14 @@ from orat.core.console import SILENT
 from orat.core.device import choose_device, commit, hardware, versions
 from orat.data.source import Dataset
 from orat.methods import ORAT
+from orat.methods.automatic import average
 from orat.methods.base import Scouts
 from orat.noise.judge import area, found_removed
 from orat.training.cross_fit import cross_fit
+from orat.training.plan import Plan, affordable, plan_for
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.setup import Parts, Plan, affordable, plan_for, prepare
+from orat.training.setup import Parts, prepare
 
 Row = dict[str, Any]
 Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # log-probabilities, labels -> flags, scores
@@ -121,7 +123,11 @@ def measured(arguments: argparse.Namespace) -> Iterator[Row]:
 
 def rows_of(run: Run, parts: Parts, arguments: argparse.Namespace) -> Iterator[Row]:
     """Every prediction with every judge, then the whole run."""
-    clock, fit = CLOCKS[arguments.clock], partial(cross_fit, run, parts, device=arguments.device)
+    clock = CLOCKS[arguments.clock]
+
+    def fit(folds: int, epochs: int | None) -> Tensor:
+        return average(cross_fit(run, parts, folds, epochs, device=arguments.device))
+
     plan = scout_plan(run, parts)
     predictions = {"scouts": partial(fit, plan.folds, plan.epochs)}
     if arguments.held_out:

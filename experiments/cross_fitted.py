@@ -4,7 +4,8 @@
     python experiments/cross_fitted.py cifar10 --data-dir data --human cifar10-human.npz --noises human --out predictions
 
 Each noise and seed gives one file NOISE-FOLDS-EPOCHS-SEED.npz: `log_probs` (n, classes) as float16, `noisy` and `true`.
-Predictions of two seeds are independent: other folds, other weights, other batches. A present file is not made again.
+`log_probs` is the average of two independent predictions; those of two seeds have other folds, weights and batches, too.
+A present file is not made again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import orat
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.data.source import Dataset, relabel
+from orat.methods.automatic import average
 from orat.noise.inject import inject
 from orat.training.cross_fit import cross_fit
 from orat.training.setup import Parts, read_data, standardized
@@ -38,7 +40,7 @@ def main() -> None:
     parser.add_argument("--noises", default=NOISES, help="with commas between")
     parser.add_argument("--human", type=Path, help="the file of human labels, for the noise `human`")
     parser.add_argument("--seeds", default="0,1")
-    parser.add_argument("--folds", type=int, default=2)
+    parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=24)
     parser.add_argument("--model", default=None, help="the network, if not the quickest")
     parser.add_argument("--samples", type=int, help="only the first after a shuffle")
@@ -92,7 +94,8 @@ def predicted(run: orat.Run, train: Dataset, arguments: argparse.Namespace) -> T
     """Cross-fitted predictions in the order of the data; folds depend on the seed."""
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(1000 + run.seed))
     parts = Parts(train.take(order), None, None, torch.arange(len(train)), len(train))
-    found = cross_fit(run, parts, arguments.folds, arguments.epochs, arguments.model, arguments.device, Display())
+    sets = cross_fit(run, parts, arguments.folds, arguments.epochs, arguments.model, arguments.device, Display())
+    found = average(sets)
     return torch.empty_like(found).index_copy(0, order, found)
 
 

@@ -227,15 +227,15 @@ class Text(Action):
         namespace.texts = {**namespace.texts, self.dest: values}
 
 
-def add_flag(group: Any, field: Field[Any], hint: Any, default: str | None = None) -> None:
-    """Adds the flag of a field."""
+def add_flag(group: Any, field: Field[Any], hint: Any, default: str | None = None, action: Any = Text) -> None:
+    """Adds the flag of a field; by default, its text is kept in `arguments.texts`."""
     default = default_text(field) if default is None else default
     words = field.metadata.get("help", "") + (f" (default: {default})" if default else "")
     text = words.strip().replace("%", "%%")
     settings: dict[str, Any] = {"metavar": shown(field, hint)}
     if hint is bool:
         settings = {"nargs": "?", "const": "yes", "metavar": "yes|no"}
-    group.add_argument(flag(field.name), action=Text, dest=field.name, default=SUPPRESS, help=text, **settings)
+    group.add_argument(flag(field.name), action=action, dest=field.name, default=SUPPRESS, help=text, **settings)
 
 
 def shown(field: Field[Any], hint: Any) -> str:

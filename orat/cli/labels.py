@@ -1,29 +1,35 @@
-"""`orat labels`: finds wrong labels by a run or by predictions, writes a training set without them, and undoes it."""
+"""`orat labels`: finds wrong labels in data, by a run or by predictions, writes data without them, and undoes it."""
 
 from __future__ import annotations
 
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orat.cli.flags import Parser, add_command, add_places, listed, read
+from orat.cli.flags import Parser, add_command, add_flag, add_places, listed, read
 from orat.cli.tables import plain_table, print_json, print_table, say
 from orat.core.errors import InputError, unknown
-from orat.core.options import flag, number, whole
+from orat.core.options import field_types, flag, number, whole
+from orat.training.run import Run
+from orat.training.text import run_from
 
 if TYPE_CHECKING:
     from orat.curation.issues import LabelIssues
 
 FORMATS = ("csv", "parquet")
 PRINTED = 10  # samples
+READING = (  # fields of a run that say how data are read
+    "image_size", "class_depth", "target", "bounds", "frozen", "augment", "noise", "noise_rate", "noise_seed", "seed",
+)  # fmt: skip
 
 
 def add(commands: Any) -> None:
     """Declares `labels find`, `labels fix` and `labels undo`."""
-    text = "find wrong labels in a run's training set, write a training set without them, or undo it"
+    text = "find wrong labels in data or in a run's training set, write a training set without them, or undo it"
     below = commands.add_parser("labels", help=text, description=text).add_subparsers(required=True, metavar="ACTION")
     add_find(below)
     add_fix(below)
@@ -35,22 +41,35 @@ def add(commands: Any) -> None:
 
 def add_find(below: Any) -> None:
     """Declares `labels find`."""
-    text = "find labels that are probably wrong, by a finished run or by predictions of any network: tables and a page"
-    one = add_command(below, "find", find, text)
-    one.add_argument("run", nargs="?", metavar="RUN", help="the run's folder")
+    text = "find labels that are probably wrong, in data, by a run or by predictions of any network: tables and a page"
+    one = add_command(below, "find", find, text, goes_on=True)
     one.add_argument(
-        "--predictions", metavar="FILE", help="instead of RUN: probabilities, log-probabilities or logits of networks "
+        "subject", nargs="?", metavar="DATA|RUN", help="data as `orat train` takes them, such as an image folder; or "
+        "the folder of a finished run",
+    )  # fmt: skip
+    one.add_argument(
+        "--predictions", metavar="FILE", help="instead of data: probabilities, log-probabilities or logits of networks "
         "not trained on the samples, one column a class (.npy, .npz, .csv or .parquet)",
     )  # fmt: skip
-    one.add_argument("--labels", metavar="FILE", help="with --predictions: the labels (.npy, .csv or .txt)")
+    one.add_argument(
+        "--labels", metavar="FILE", help="the labels of --predictions, or other labels of the data (.npy, .csv or .txt)"
+    )
     one.add_argument("--classes", metavar="NAMES", help="with --predictions: names of the columns, such as cat,dog")
     one.add_argument(
-        "--out", metavar="DIR", help="folder of tables and page (default: label-issues in the run's folder, or beside "
-        "the predictions)",
+        "--out", metavar="DIR", help="folder of tables and page (default: for data a folder in runs/, else "
+        "label-issues in the run's folder or beside the predictions)",
     )  # fmt: skip
+    one.add_argument(
+        "--features", metavar="NAME", help="judge data by the features of your network, module:function or "
+        "file.py:function, from inputs in [0, 1] to features: no network is trained",
+    )  # fmt: skip
+    one.add_argument("--weights", metavar="FILE", help="with --features: weights (.safetensors, .pth, .pt)")
     one.add_argument("--top", default="100", metavar="N", help="images on the page (default: 100)")
     one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
     add_judging(one)
+    group = one.add_argument_group("reading of the data")
+    for field in (field for field in fields(Run) if field.name in READING):
+        add_flag(group, field, field_types(Run)[field.name], action="store")
     add_places(one)
 
 
@@ -84,20 +103,29 @@ def add_judging(one: Parser) -> None:
         help="train quick networks for cross-fitted predictions: each network predicts the part of the training set "
         "that it was not trained on, because a network agrees with wrong labels it has learned",
     )  # fmt: skip
-    one.add_argument("--folds", default="5", metavar="K", help="with --held-out: parts, and networks (default: 5)")
-    one.add_argument("--epochs", metavar="N", help="with --held-out: epochs (default: 36, for few samples up to 100)")
-    one.add_argument("--data", metavar="NAME", help="the data of the run, named again if they are code")
+    one.add_argument("--folds", metavar="K", help="parts of the data, and networks (default: 4)")
+    one.add_argument("--epochs", metavar="N", help="epochs of the networks (default: until the verdict has settled)")
+    one.add_argument(
+        "--data",
+        metavar="NAME",
+        help="data that cannot be mistaken for a run; or the data of the run, if they are code",
+    )
     one.add_argument("--model", metavar="NAME", help="the network of the run, named again if it is code")
     one.add_argument("--trust", action="store_true", help="run the code that the run's record names")
 
 
 def judging_of(arguments: Namespace) -> dict[str, Any]:
     """The options for these predictions."""
-    if not arguments.held_out and (arguments.epochs is not None or arguments.folds != "5"):
-        raise InputError("--folds and --epochs are for --held-out: give --held-out too")
-    folds, epochs = read(arguments, "folds", whole), read(arguments, "epochs", whole)
-    judging = {"device": arguments.device, "held_out": arguments.held_out, "folds": folds, "epochs": epochs}
+    if not arguments.held_out and (arguments.epochs is not None or arguments.folds is not None):
+        raise InputError("--folds and --epochs are for data, or for a run with --held-out: give --held-out too")
+    judging = {"device": arguments.device, "held_out": arguments.held_out} | training_of(arguments)
     return judging | {"data": arguments.data, "model": arguments.model, "trust": arguments.trust}
+
+
+def training_of(arguments: Namespace) -> dict[str, int]:
+    """The given folds and epochs of scout networks."""
+    given = {name: read(arguments, name, whole) for name in ("folds", "epochs")}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def find(arguments: Namespace) -> int:
@@ -115,11 +143,12 @@ def find(arguments: Namespace) -> int:
 
     if arguments.format == "parquet":
         require("pyarrow", "parquet", "a .parquet table")
-    title = arguments.run or arguments.predictions
-    beside = Path(arguments.run) if arguments.run else Path(arguments.predictions).parent
-    out = Path(arguments.out) if arguments.out else beside / "label-issues"
+    out = folder_of(arguments, subject)
+    title = arguments.subject or arguments.data or arguments.predictions
     if out.is_file():
         raise InputError(f"{out} is a file: give --out a folder")
+    if "data" in subject and "subject" not in subject:
+        subject["out"] = out
     found = find_label_issues(display=Display(), **subject)
     out.mkdir(parents=True, exist_ok=True)
     written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
@@ -134,20 +163,64 @@ def find(arguments: Namespace) -> int:
 
 
 def subject_of(arguments: Namespace) -> dict[str, Any]:
-    """The run, or the predictions and labels, as arguments of `orat.find_label_issues`."""
-    if arguments.run is not None:
-        for name in ("predictions", "labels", "classes"):
-            if getattr(arguments, name) is not None:
-                raise InputError(f"--{name} is for labels without a run: leave out {arguments.run}, or --{name}")
-        return {"run_folder": arguments.run, "data_dir": arguments.data_dir} | judging_of(arguments)
-    if arguments.predictions is None or arguments.labels is None:
-        raise InputError("give a run's folder, or --predictions FILE with --labels FILE")
-    usual = {"held_out": False, "folds": "5", "epochs": None, "data": None, "model": None, "data_dir": None}
-    for name, value in usual.items():
-        if getattr(arguments, name) != value:
-            raise InputError(f"{flag(name)} is for a run: leave it out, since --predictions need no training")
+    """The data, the run, or the predictions and labels, as arguments of `orat.find_label_issues`."""
+    if arguments.predictions is None:
+        return data_of(arguments) if searches_data(arguments) else run_of(arguments)
+    if arguments.subject is not None:
+        raise InputError(f"--predictions are judged without {arguments.subject}: leave one of them out")
+    if arguments.labels is None:
+        raise InputError("--predictions without labels: give --labels FILE")
+    for name in ("held_out", "folds", "epochs", "data", "model", "data_dir", "features", "weights", *READING):
+        if getattr(arguments, name, None):
+            raise InputError(f"{flag(name)} is for data or a run: leave it out, since --predictions need no training")
     classes = None if arguments.classes is None else listed(arguments.classes)
     return {"predictions": arguments.predictions, "labels": arguments.labels, "classes": classes}
+
+
+def searches_data(arguments: Namespace) -> bool:
+    """Whether data are judged without a run; refuses a command without a subject."""
+    from orat.curation.of_data import is_run
+
+    if arguments.subject is None and arguments.data is None:
+        raise InputError("give data such as an image folder, a run's folder, or --predictions FILE with --labels FILE")
+    return arguments.subject is None or not is_run(arguments.subject)
+
+
+def data_of(arguments: Namespace) -> dict[str, Any]:
+    """The data with the settings for reading them."""
+    for name in ("classes", "model", "held_out"):
+        if getattr(arguments, name):
+            raise InputError(f"{flag(name)} is not for data: leave it out")
+    if arguments.subject is not None and arguments.data is not None:
+        raise InputError(f"both {arguments.subject} and --data {arguments.data}: leave one of them out")
+    data = arguments.subject or arguments.data
+    texts = {name: getattr(arguments, name) for name in READING if name in arguments}
+    run = run_from({"data": data, "method": "orat", "labels": arguments.labels} | texts)
+    if arguments.weights is not None and arguments.features is None:
+        raise InputError(f"--weights {arguments.weights} without a network: give --features module:function")
+    network = {"features": arguments.features, "weights": arguments.weights}
+    return {"data": run, "data_dir": arguments.data_dir, "device": arguments.device} | network | training_of(arguments)
+
+
+def run_of(arguments: Namespace) -> dict[str, Any]:
+    """The run, with the options of its predictions."""
+    for name in ("labels", "classes", "features", "weights", *READING):
+        if getattr(arguments, name, None):
+            raise InputError(f"{flag(name)} is not for a run: leave out {arguments.subject}, or {flag(name)}")
+    return {"subject": arguments.subject, "data_dir": arguments.data_dir} | judging_of(arguments)
+
+
+def folder_of(arguments: Namespace, subject: dict[str, Any]) -> Path:
+    """The folder of tables and page."""
+    if arguments.out is not None:
+        return Path(arguments.out)
+    if "predictions" in subject:
+        return Path(arguments.predictions).parent / "label-issues"
+    if "subject" in subject:
+        return Path(arguments.subject) / "label-issues"
+    from orat.curation.search import default_folder
+
+    return default_folder(subject["data"], **training_of(arguments), features=arguments.features)
 
 
 def print_found(title: str, found: LabelIssues) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from orat.core.types import Labels
 from orat.data.source import Source
+from orat.methods.automatic import average
 from orat.noise.judge import DOUBTED, Verdict, area, found_removed
 from orat.noise.matrix import MIN_SAMPLES
+from orat.training.setup import Parts
 
 DIGITS = 6  # of numbers in tables
 CORNER = "given \\ true"  # of the noise matrix
@@ -21,6 +23,9 @@ GIVEN = "given predictions"
 SOURCES = {
     "scout networks and network": f"{CROSS_FITTED}; the trained network adds its score where it is reliable.",
     "held-out networks": f"{CROSS_FITTED}.",
+    "patches": f"{CROSS_FITTED}; a linear head on patches of the images.",
+    "features": f"{CROSS_FITTED}; a linear head and neighbors on the given features. They are right only if the "
+    "network of the features was not trained on these labels.",
     "network": "Scores are in-sample: the network was trained on these labels and has learned some wrong labels; "
     "--held-out is better, with networks that were not trained on the samples they score.",
     GIVEN: "Scores come from the given predictions. They are right only if no network was trained on the samples that "
@@ -158,3 +163,11 @@ class LabelIssues:
         if (why := self.verdict.reason) is not None:
             lines.append(f"The predictions are unreliable: {why}. Right labels of hard samples have high scores, too.")
         return lines
+
+
+def issues_of(parts: Parts, log_probs: Tensor, verdict: Verdict, judged_by: str) -> LabelIssues:
+    """The label issues of a training part by the flags of a verdict."""
+    train = parts.train
+    total = parts.left_out["of"] if parts.left_out else parts.total
+    found = LabelIssues(train.classes, parts.ids, total, verdict, average(log_probs), verdict.flagged(), judged_by)
+    return replace(found, true_labels=train.truth, paths=train.paths, samples=train)

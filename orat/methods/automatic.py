@@ -15,16 +15,17 @@ from orat.methods.ranked_range import Fold
 from orat.noise.judge import RELIABLE, Verdict, judge
 
 MEMORY = 0.7  # weight of former epochs in averaged predictions
+SCOUT_SETS = 2  # independent predictions of a sample by scout networks
 
 
 class PredictionTable(SampleTable):
-    """The predictions of every sample, averaged over epochs."""
+    """The predictions of every sample, of shape (classes,) or (sets, classes), averaged over epochs."""
 
-    def __init__(self, n: int, classes: int, **columns: Tensor) -> None:
+    def __init__(self, n: int, *shape: int, **columns: Tensor) -> None:
         super().__init__(
             n,
-            latest=torch.full((classes,), torch.nan),  # logits of the running epoch
-            average=torch.zeros(classes),  # log-probabilities
+            latest=torch.full(shape, torch.nan),  # logits of the running epoch
+            average=torch.zeros(shape),  # log-probabilities
             seen=torch.tensor(False),
             **columns,
         )
@@ -32,15 +33,30 @@ class PredictionTable(SampleTable):
     def end_epoch(self) -> None:
         """Takes the logits of the epoch into the averages; the first prediction of a sample is its average."""
         latest, average, seen = (self[name] for name in ("latest", "average", "seen"))
-        logs, predicted = latest.log_softmax(1), ~latest[:, 0].isnan()
-        newest = torch.where(seen, 1 - MEMORY, 1.0)
-        average.copy_(torch.where(predicted[:, None], torch.lerp(average, logs, newest[:, None]), average))
+        logs, predicted = latest.log_softmax(-1), ~latest.flatten(1)[:, 0].isnan()
+        ones = (1,) * (latest.dim() - 1)
+        newest, taken = torch.where(seen, 1 - MEMORY, 1.0).view(-1, *ones), predicted.view(-1, *ones)
+        average.copy_(torch.where(taken, torch.lerp(average, logs, newest), average))
         seen |= predicted
         latest.fill_(torch.nan)
 
     def log_probs(self) -> Tensor:
-        """The averages as log-probabilities (n, classes), in double precision."""
-        return self["average"].double().log_softmax(1)
+        """The averages as log-probabilities, in double precision."""
+        return self["average"].double().log_softmax(-1)
+
+
+def average(log_probs: Tensor) -> Tensor:
+    """The mean (n, classes) of predictions (n, classes) or (sets, n, classes), as log-probabilities."""
+    return log_probs.double().reshape(-1, *log_probs.shape[-2:]).mean(0).log_softmax(-1)
+
+
+def judged(log_probs: Tensor, labels: Labels, network: Tensor | None = None) -> Verdict:
+    """The verdict by cross-fitted predictions (n, classes) or (sets, n, classes), and by the network that trains.
+
+    `judge` takes two sets, so that the cross-fitted ones are averaged.
+    """
+    first = average(log_probs)
+    return judge(first if network is None else torch.stack([first, network]), labels)
 
 
 class AutomaticRange(Fold):
@@ -50,21 +66,21 @@ class AutomaticRange(Fold):
     trained for twice as long; its predictions on attacked inputs cost nothing.
     """
 
-    predictions: Tensor
+    predictions: Tensor  # cross-fitted, (n, classes) or (sets, n, classes)
     given: Tensor
     weights: Tensor
     relabeled: Tensor
 
     def __init__(self, predictions: Tensor, labels: Labels, confidence: float) -> None:
         super().__init__()
-        n, classes = predictions.shape
+        n, classes = predictions.shape[-2:]
         self.n, self.confidence, self.epochs = n, confidence, 0
         self.memory = PredictionTable(n, classes, times_cut=torch.tensor(0))  # of the network
         self.register_buffer("predictions", predictions, persistent=False)  # they have a file of their own
         self.register_buffer("given", labels, persistent=False)
         self.register_buffer("weights", torch.ones(n))  # in the mean; 0 for removed samples
         self.register_buffer("relabeled", torch.zeros(n, dtype=torch.bool))
-        self.keep_verdict(judge(predictions, labels))
+        self.keep_verdict(judged(predictions, labels))
         self.apply_verdict(may_relabel=False)
 
     def forward(self, losses: PerSample, ids: Indices) -> Scalar:
@@ -86,7 +102,7 @@ class AutomaticRange(Fold):
         self.memory["times_cut"].add_(self.cut())
         self.epochs += 1
         if self.epochs.bit_count() == 1:  # epochs 1, 2, 4, 8, ...
-            self.keep_verdict(judge(torch.stack([self.predictions, self.memory.log_probs()]), self.given))
+            self.keep_verdict(judged(self.predictions, self.given, self.memory.log_probs()))
             self.apply_verdict(may_relabel=True)
         verdict = self.verdict()
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}

@@ -57,7 +57,7 @@ class Setting:
     attack_steps: int | None = 10  # None for an attack other than PGD by the run's fields
     attack_start: str | None = "uniform"
     labels: Labels | None = None  # the given labels
-    predictions: Tensor | None = None  # cross-fitted log-probabilities (n, classes)
+    predictions: Tensor | None = None  # cross-fitted log-probabilities, (n, classes) or (sets, n, classes)
 
 
 class SampleTable(nn.Module):

@@ -24,7 +24,10 @@ class ORAT(Ranked):
         None, "without m: the scout networks", unset="quick_cnn, or the run's if that is cheaper"
     )
     scout_epochs: int | None = option(
-        None, "without m: their epochs", least=1, unset="36 or 14, at most 7 % of the arithmetic"
+        None,
+        "without m: their epochs at most",
+        least=1,
+        unset="36 or 14, at most 12 % of the arithmetic",
     )
 
     def __post_init__(self) -> None:

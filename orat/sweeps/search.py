@@ -19,10 +19,11 @@ from orat.sweeps.trials import Trials, silence
 from orat.training.defaults import Facts
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
+from orat.training.plan import plan_for
 from orat.training.record import in_words
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
-from orat.training.setup import Parts, build_model, facts_of, plan_for, prepare, read_data, state_of
+from orat.training.setup import Parts, build_model, facts_of, prepare, read_data, state_of
 from orat.training.text import Texts, texts_of
 from orat.training.train import train
 

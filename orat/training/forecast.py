@@ -19,9 +19,10 @@ from orat.training.defaults import Facts
 from orat.training.engine import Execution, Views
 from orat.training.loop import arithmetic
 from orat.training.observers import VALIDATION_ATTACK
+from orat.training.plan import ATTACKED, LEARNED, USUAL_STEPS, Plan
 from orat.training.record import in_words
 from orat.training.run import Run
-from orat.training.setup import ATTACKED, LEARNED, USUAL_STEPS, Parts, Plan
+from orat.training.setup import Parts
 
 FEW, LONG = 8, 0.2  # samples that are tried first, and seconds above which no more are tried
 TIMED = 4  # steps of the timed attack

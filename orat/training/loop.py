@@ -37,6 +37,7 @@ class EpochDone:
 
     epoch: int
     record: dict[str, Any]
+    epochs: int = 0  # of the training, as far as it is known
 
 
 Event: TypeAlias = StepDone | Waiting | EpochDone
@@ -61,7 +62,7 @@ def fit(learner: Learner, loader: Loader, engine: Engine) -> Iterator[Event]:
         for _ in until_done(learner.device):
             yield Waiting()
         record = learner.end_epoch()
-        yield EpochDone(record["epoch"], record)
+        yield EpochDone(record["epoch"], record, learner.epochs)
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate, predict
 from orat.methods.base import State
 from orat.noise.judge import RELIABLE, found_corrections, lost_classes
+from orat.training.folder import Folder
 from orat.training.loop import EpochDone, Event, StepDone
 from orat.training.run import Run
-from orat.training.run_folder import RunFolder, weights
+from orat.training.run_folder import weights
 
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # training samples that show a collapse where none are held out
@@ -28,6 +29,7 @@ COMMON = 0.8  # share of samples of a class that a sound network may predict for
 SAVE_EVERY = 300.0  # seconds, within a long epoch
 SAVE_AT_MOST_EVERY = 1.0  # seconds between checkpoints, and between lines, of short epochs
 SAVED_IN = 0.01  # seconds: slower checkpoints come less often, to take 1 % of the time at most
+SOON = 2.0  # seconds, after which the time left is known
 SHORT = 0.1  # seconds, below which epochs are printed in milliseconds
 MOST_NAMED = 5  # classes in one line
 
@@ -141,7 +143,7 @@ class Guard(Observer):
 class History(Observer):
     """Appends the record of each epoch to a file of the run folder."""
 
-    def __init__(self, folder: RunFolder, name: str = "history.jsonl") -> None:
+    def __init__(self, folder: Folder, name: str = "history.jsonl") -> None:
         self.folder, self.name, self.started = folder, name, time.monotonic()
 
     def epoch_done(self, event: EpochDone) -> None:
@@ -192,6 +194,7 @@ class Lines(Observer):
     def epoch_done(self, event: EpochDone) -> None:
         """Prints the epoch."""
         now = time.monotonic()
+        self.epochs = event.epochs or self.epochs
         self.seconds.append(now - self.ended)
         self.ended = now
         if now - self.printed < SAVE_AT_MOST_EVERY and event.epoch != self.epochs:
@@ -207,22 +210,44 @@ class Lines(Observer):
 
 
 class Steps(Observer):
-    """Moves a bar."""
+    """Moves a bar over the steps of all epochs."""
 
-    def __init__(self, bar: Bar, name: Callable[[int], str]) -> None:
-        self.bar, self.name = bar, name
+    def __init__(self, bar: Bar, lines: Lines) -> None:
+        self.bar, self.lines = bar, lines
 
     def __call__(self, event: Event) -> None:
         """Shows the step."""
         if isinstance(event, StepDone):
-            self.bar.set(self.name(event.epoch), event.step, event.steps)
+            done = (event.epoch - 1) * event.steps + event.step
+            self.bar.set(self.lines.name(event.epoch), done, event.steps * self.lines.epochs)
+
+
+class Forecast(Observer):
+    """Prints the time left after the first seconds, where no bar shows it."""
+
+    def __init__(self, display: Display, lines: Lines) -> None:
+        self.display, self.lines = display, lines
+        self.first: tuple[float, int] | None = None  # time and number of the first step
+        self.is_said = display.has_bars
+
+    def __call__(self, event: Event) -> None:
+        """Prints the line when due."""
+        if self.is_said or not isinstance(event, StepDone):
+            return
+        now, done = time.monotonic(), (event.epoch - 1) * event.steps + event.step
+        self.first = self.first or (now, done)
+        seconds, steps = now - self.first[0], done - self.first[1]
+        if seconds > SOON and steps:
+            left = seconds / steps * (event.steps * self.lines.epochs - done)
+            self.display.line(f"{self.lines.name(event.epoch)}  {timedelta(seconds=round(left))} to go at most")
+            self.is_said = True
 
 
 class Checkpoints(Observer):
     """Saves checkpoints: in long epochs every few minutes, and after epochs, at most 1 % of the time."""
 
-    def __init__(self, save: Callable[[], None], check: Callable[[], None], epochs: int) -> None:
-        self.save, self.check, self.epochs = save, check, epochs
+    def __init__(self, save: Callable[[], None], check: Callable[[], None]) -> None:
+        self.save, self.check = save, check
         self.saved_at, self.took = time.monotonic(), 0.0
 
     def __call__(self, event: Event) -> None:
@@ -233,7 +258,7 @@ class Checkpoints(Observer):
             self.timed_save()
         elif isinstance(event, EpochDone):
             due = since > SAVE_AT_MOST_EVERY * max(1.0, self.took / SAVED_IN)
-            if due or event.epoch == self.epochs:
+            if due or event.epoch == event.epochs:
                 self.timed_save()
 
     def timed_save(self) -> None:

@@ -9,45 +9,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from orat.attacks import suite
 from orat.core.console import Display
 from orat.core.device import choose_device
-from orat.data.loader import Loader, loader
+from orat.data.loader import loader
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
 from orat.models.external import is_own
 from orat.models.layers import dropouts
-from orat.training.cross_fit import scout_learner, scout_loader
-from orat.training.engine import Eager, Engine, Execution, execution, possible
+from orat.training.engine import execution, possible
 from orat.training.first_weights import load_first, origin_words
 from orat.training.forecast import choices, expected, first_line
-from orat.training.graph import Graph
-from orat.training.learner import Learner, RunLearner
+from orat.training.learner import RunLearner
 from orat.training.load import load_model
-from orat.training.loop import Event, fit
-from orat.training.observers import (
-    Checkpoints,
-    Corrections,
-    Guard,
-    History,
-    Lines,
-    Observer,
-    Steps,
-    Validate,
-    Warnings,
-    by_name,
-)
+from orat.training.loop import Event
+from orat.training.observers import Corrections, Guard, History, Lines, Observer, Validate, Warnings
 from orat.training.outcome import made_with, quality, state_tensors
+from orat.training.plan import Plan, affordable, plan_for
 from orat.training.probe import suited
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder, weights
-from orat.training.setup import Parts, Plan, affordable, build_model, notes_of, plan_for, prepare, read_data, state_of
-
-FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
-CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
+from orat.training.setup import Parts, build_model, notes_of, prepare, read_data, state_of
+from orat.training.sitting import TRAINING, Sitting, result_of
 
 Result = dict[str, Any]
 MakeObservers = Callable[["Session", RunLearner], Sequence[Observer]]
@@ -69,12 +55,7 @@ def train(
     place of the run's network: a network, which is trained in place, a function that returns a network, or a name.
     """
     run = run if model is None else replace(run, model=model)
-    events = training(run, out, data_dir, device, display or Display(), engine, observers)
-    while True:
-        try:
-            next(events)
-        except StopIteration as end:
-            return end.value
+    return result_of(training(run, out, data_dir, device, display or Display(), engine, observers))
 
 
 def training(
@@ -102,8 +83,10 @@ def training(
     return (yield from session.events(observers))
 
 
-class Session:
+class Session(Sitting):
     """One sitting at a run in its folder: from the last checkpoint to the result, or to the next interruption."""
+
+    folder: RunFolder
 
     def __init__(
         self,
@@ -115,14 +98,12 @@ class Session:
         engine: str,
         chosen: Sequence[str] = (),  # fields that the data decided
     ) -> None:
-        self.run, self.folder, self.parts, self.device, self.display = run, folder, parts, device, display
+        super().__init__(run, folder, parts, device, display, engine)
         self.loader = loader(parts.train, run.batch_size, run.seed, device, run.augment)
         self.wanted = self.execution = possible(
             execution(engine, device, self.loader.steps * run.epochs), self.loader, display, run.attack is not None
         )
-        self.fingerprint, self.chosen = parts.train.fingerprint(), chosen
-        self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
-        self.origin: dict[str, Any] | None = None  # of the initial weights
+        self.chosen = chosen
         self.notes: list[str] = []  # lines about the network
 
     def events(self, make: MakeObservers | None) -> Generator[Event, None, Result]:
@@ -138,7 +119,7 @@ class Session:
             self.introduce(state, model, plan)
             saved = self.load()
             if plan is not None:
-                predictions = yield from self.cross_fit(plan, model, saved)
+                predictions = yield from self.cross_fit(plan, saved, len(dropouts(model)))
                 state = state_of(run, self.parts, predictions.to(self.device))
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
@@ -174,22 +155,6 @@ class Session:
         for note in self.notes:
             self.display.line(note)
 
-    def cross_fit(self, plan: Plan, model: nn.Module, saved: dict[str, Any] | None) -> Generator[Event, None, Tensor]:
-        """The cross-fitted predictions: those of the folder, or by training scout networks."""
-        if saved is None:
-            self.folder.remove_tensors("predictions")
-        elif self.folder.has_tensors("predictions"):
-            return self.folder.load_tensors("predictions")["log_probs"]
-        batches = scout_loader(self.run, self.parts, plan, self.device)
-        wanted = execution(self.wanted.kind, self.device, batches.steps * plan.epochs, at_most=True)
-        how = possible(wanted, batches, self.display)
-        learner = scout_learner(self.run, self.parts, plan, how.form, self.device, len(dropouts(model)))
-        lines, history = Lines(self.display, plan.epochs, CROSS_FITTING), History(self.folder, "cross_fit.jsonl")
-        yield from self.observed(CROSS_FITTING, learner, batches, how, [history, lines], lines, saved)
-        predictions = learner.predictions()
-        self.folder.save_tensors("predictions", {"log_probs": predictions, "id": self.parts.ids})
-        return predictions
-
     def train(
         self, learner: RunLearner, validate: Validate, extra: Sequence[Observer], saved: dict[str, Any] | None
     ) -> Generator[Event, None, None]:
@@ -203,61 +168,6 @@ class Session:
         if not any(isinstance(one, Guard) for one in extra):
             observers.append(Guard(run, learner.model, parts.validation, parts.train, self.loader.steps))
         yield from self.observed(TRAINING, learner, self.loader, self.execution, observers, lines, saved)
-
-    def observed(
-        self,
-        stage: str,
-        learner: Learner,
-        batches: Loader,
-        how: Execution,
-        observers: Sequence[Observer],
-        lines: Lines,
-        saved: dict[str, Any] | None,
-    ) -> Generator[Event, None, None]:
-        """One stage from its last checkpoint on; every observer sees every event."""
-        if saved is not None and saved["stage"] == stage:
-            learner.load_state_dict(saved["learner"])
-            for name, observer in by_name(observers).items():
-                if name in saved["observers"]:
-                    observer.load_state_dict(saved["observers"][name])
-            at = f", step {learner.step + 1}" if learner.step else ""
-            if learner.epoch <= learner.epochs:
-                self.display.line(f"{self.folder.path}: resuming at {lines.name(learner.epoch)}{at}")
-        for observer in observers:
-            observer.begin(learner.epoch)
-        engine: Engine = Graph(learner, self.display) if how.recorded else Eager()
-        checkpoints = Checkpoints(
-            lambda: self.save(stage, learner, observers),
-            lambda: learner.check_finite(learner.loss_sum.item()),
-            learner.epochs,
-        )
-        with self.display.bar() as bar:
-            watching = [*observers, Steps(bar, lines.name), checkpoints]
-            for event in fit(learner, batches, engine):
-                for observer in watching:
-                    observer(event)
-                yield event
-
-    def save(self, stage: str, learner: Learner, observers: Sequence[Observer]) -> None:
-        """Replaces the checkpoint."""
-        content = {
-            "format": FORMAT,
-            "device": self.device.type,
-            "fingerprint": self.fingerprint,
-            "stage": stage,
-            "learner": learner.state_dict(),
-            "observers": {name: one.state_dict() for name, one in by_name(observers).items()},
-            "origin": self.origin,
-            "seconds": self.seconds + time.monotonic() - self.started,
-        }
-        self.folder.save_resume(content)
-
-    def load(self) -> dict[str, Any] | None:
-        """The last checkpoint, or None before the first."""
-        saved = self.folder.load_resume(self.device, FORMAT, self.fingerprint)
-        if saved is not None:
-            self.seconds, self.origin = saved["seconds"], saved["origin"]
-        return saved
 
     def test(self, learner: RunLearner, validate: Validate) -> Result:
         """Writes weights and state, and tests the last epoch and the epoch that validation chose."""

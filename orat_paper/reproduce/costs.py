@@ -7,8 +7,8 @@ from functools import cache
 
 from orat.methods import ST, AoRR
 from orat.models.catalog import build, forward_operations
+from orat.training.plan import ATTACKED, LEARNED
 from orat.training.run_folder import RunFolder
-from orat.training.setup import ATTACKED, LEARNED
 from orat_paper.reproduce.outcomes import AUTOATTACK, parts_of, unattacked
 from orat_paper.reproduce.settings import Trial
 

@@ -296,7 +296,10 @@ def test_ctrl_c_promises_to_go_on_only_where_a_command_does(
         ([], "COMMAND is missing: see orat --help"),
         (["trian"], "unknown command 'trian': did you mean 'train'"),
         (["labels", "fnid"], "unknown command 'fnid': did you mean 'find'"),
-        (["labels", "find"], "give a run's folder, or --predictions FILE with --labels FILE"),
+        (
+            ["labels", "find"],
+            "give data such as an image folder, a run's folder, or --predictions FILE with --labels FILE",
+        ),
         (["train", "--method", "orta"], "did you mean 'orat'"),
         (["train", "--method", "at", "--k", "3"], "--k is for aorr, orat, not for at: leave it out"),
         (["train", "--k", "3"], "--k is for aorr, orat: give one of them as --method"),

@@ -26,8 +26,8 @@ from orat.core.console import SILENT
 from orat.curation.find import decision_of, saved_tensors
 from orat.curation.page import heat
 from orat.curation.page import page as page_of
+from orat.methods.automatic import average, judged
 from orat.noise.inject import symmetric
-from orat.noise.judge import judge
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
@@ -78,7 +78,7 @@ def test_every_trained_sample_has_a_row_with_the_numbers_of_the_run(automatic: P
         assert row["given_label"] == str(noisy[int(row["index"])])
         assert float(row["label_quality"]) == pytest.approx(1 - saved["verdict_p_wrong"][i].item(), abs=1e-6)
         assert row["is_label_issue"] == str(bool(~saved["keep"][i] | (saved["labels"][i] != labels[i])))
-        assert float(row["mean_loss"]) == pytest.approx(-saved["log_probs"][i, labels[i]].item(), abs=1e-5)
+        assert float(row["mean_loss"]) == pytest.approx(-average(saved["log_probs"])[i, labels[i]].item(), abs=1e-5)
         assert int(row["times_cut"]) == saved["memory.times_cut"][i]
 
 
@@ -92,7 +92,7 @@ def test_a_run_of_an_incompatible_version_is_refused(plain: Path, tmp_path: Path
 def test_the_saved_verdict_is_that_on_the_averaged_predictions(automatic: Path) -> None:
     saved, labels = saved_by(automatic)
     found = orat.find_label_issues(automatic, device="cpu")
-    again = judge(torch.stack([saved["log_probs"], saved["memory.average"].double().log_softmax(1)]), labels)
+    again = judged(saved["log_probs"], labels, saved["memory.average"].double().log_softmax(1))
     wrong = again.p_wrong
     torch.testing.assert_close(found.verdict.p_wrong, wrong, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.verdict.noise_matrix, again.noise_matrix, atol=1e-6, rtol=0)
@@ -304,8 +304,8 @@ def test_names_are_escaped_and_paths_are_shown(tmp_path: Path) -> None:
         (["--format", "xlsx"], "unknown format 'xlsx'"),
         (["--top", "-1"], "give 0 or more"),
         (["--top", "few"], "--top: 'few' is not a whole number"),
-        (["--folds", "3"], "--folds and --epochs are for --held-out"),
-        (["--held-out", "--folds", "1"], "folds = 1: give 2 to 20"),
+        (["--folds", "3"], "--folds and --epochs are for data, or for a run with --held-out"),
+        (["--held-out", "--folds", "2"], "folds = 2: give 3 to 20"),
         (["--held-out", "--folds", "9999"], "folds = 9999"),
         (["--held-out", "--epochs", "0"], "epochs = 0: give 1 or more"),
     ],
@@ -328,7 +328,7 @@ def test_other_data_and_unfinished_runs_are_refused(tiny: str, tmp_path: Path) -
     assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path / "a"), "other images or labels")
     (tmp_path / "a" / "result.json").unlink()
     assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path / "a"), "is not finished")
-    assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path), "is not a run folder")
+    assert_refused_in_one_line(lambda: orat.find_label_issues(tmp_path), "holds 1 runs: give one of them")
 
 
 def rewritten(folder: Path, to: Path, **fields: str) -> Path:

@@ -203,8 +203,8 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (PROBS, torch.nn.functional.one_hot(LABELS), "labels are int64 of shape (1000, 5)"),
         (PROBS, ["ant", "bee"] * 500, "labels names 2 classes (ant, bee) for 5 columns of predictions"),
         ([["a", "b"]] * 1000, LABELS, "could not convert string to float"),
-        (PROBS, None, "give either the folder of a run, or predictions with labels"),
-        (None, LABELS, "give either the folder of a run, or predictions with labels"),
+        (PROBS, None, "give predictions with labels"),
+        (None, LABELS, "give data, the folder of a run, or predictions with labels"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_one_line(predictions: Any, labels: Any, words: str) -> None:
@@ -239,10 +239,10 @@ def test_bad_tables_of_predictions_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--held-out"], "--held-out is for a run: leave it out, since --predictions need no training"),
-        (["--folds", "3"], "--folds is for a run"),
-        (["--model", "mlp-16"], "--model is for a run"),
-        (["some-run"], "--predictions is for labels without a run: leave out some-run"),
+        (["--held-out"], "--held-out is for data or a run: leave it out, since --predictions need no training"),
+        (["--folds", "3"], "--folds is for data or a run"),
+        (["--model", "mlp-16"], "--model is for data or a run"),
+        (["some-run"], "--predictions are judged without some-run: leave one of them out"),
         (["--classes", "a,b"], "there are 2 names of classes for 5 columns"),
         (["--predictions", "gone.npy"], "there is no file gone.npy"),
         (["--predictions", "probs.txt"], "ends in '.txt': give the predictions as .npy, .npz, .csv, .parquet"),
@@ -258,8 +258,10 @@ def test_flags_that_do_not_go_together_are_refused(
 
 
 def test_predictions_and_labels_are_given_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "give a run's folder, or --predictions FILE with --labels FILE" in wrong(capsys, "labels", "find")
-    assert "with --labels FILE" in wrong(capsys, *written(tmp_path)[:4])
+    assert "give data such as an image folder, a run's folder, or --predictions FILE with --labels FILE" in wrong(
+        capsys, "labels", "find"
+    )
+    assert "--predictions without labels: give --labels FILE" in wrong(capsys, *written(tmp_path)[:4])
 
 
 def test_broken_files_of_predictions_are_refused(tmp_path: Path) -> None:

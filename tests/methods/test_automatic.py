@@ -15,7 +15,7 @@ from orat.core.console import SILENT
 from orat.core.types import Batch
 from orat.data.source import Dataset
 from orat.methods import ORAT, Setting
-from orat.methods.automatic import MEMORY, AutomaticRange
+from orat.methods.automatic import MEMORY, AutomaticRange, average
 from orat.methods.ranked_range import RankedRangeLoss
 from orat.noise.judge import judge
 from orat.training.run import Run, read_run
@@ -213,7 +213,7 @@ def test_a_third_of_wrong_labels_is_found_and_learned_as_the_right_class(tmp_pat
     assert result["outliers"]["precision"] > 0.85
     assert result["outliers"]["recall"] > 0.75
     check_corrections(result["corrections"], state, data)
-    check_beside_cleanlab(folder.load_tensors("predictions")["log_probs"], state, data)
+    check_beside_cleanlab(average(folder.load_tensors("predictions")["log_probs"]), state, data)
 
 
 def check_corrections(found: dict[str, Any], state: dict[str, Tensor], data: Dataset) -> None:

@@ -12,32 +12,26 @@ from quick_runs import NOISE, quick
 from torch import Tensor, nn
 from torch.nn import functional
 
-import orat.training.cross_fit
+import orat.training.scouts
 from orat.core.types import Batch
 from orat.data.source import Dataset, relabel
 from orat.methods import AT, ORAT, ST
-from orat.methods.automatic import MEMORY
+from orat.methods.automatic import MEMORY, judged
 from orat.methods.base import Scouts
 from orat.models.layers import Dropout, dropouts
-from orat.noise.judge import Verdict, area, judge
-from orat.training.cross_fit import (
-    ScoutLearner,
-    cross_fit,
-    lesson,
-    mean_over,
-    scout_learner,
-    scout_loader,
-    without,
-)
+from orat.noise.judge import Verdict, area
+from orat.training.cross_fit import cross_fit
 from orat.training.engine import Eager
 from orat.training.loop import EpochDone, fit
+from orat.training.plan import Plan, plan_for
 from orat.training.run import Run
-from orat.training.setup import Parts, Plan, plan_for, prepare
+from orat.training.scouts import ScoutLearner, is_due, lesson, mean_over, picked, scout_learner, scout_loader
+from orat.training.setup import Parts, prepare
 
 CPU = torch.device("cpu")
 N, CLASSES, INPUTS = 40, 2, 6
 KEPT = torch.ones(N, dtype=torch.bool)
-FOLDS = pytest.mark.parametrize("folds", [2, 3, 5])
+DESIGNS = pytest.mark.parametrize(("folds", "sets"), [(2, 1), (3, 1), (3, 2), (4, 2), (6, 2), (5, 3)])
 
 
 def network(number: int) -> nn.Module:
@@ -58,29 +52,36 @@ def samples() -> Batch:
     return Batch(x, (x[:, 0] > 0.5).long(), torch.arange(N))
 
 
-def gradients(scouts: list[nn.Module], batch: Batch, kept: Tensor = KEPT) -> list[Tensor]:
+def gradients(scouts: list[nn.Module], batch: Batch, kept: Tensor = KEPT, sets: int = 1) -> list[Tensor]:
     """The gradient of each network, in one row each."""
     for scout in scouts:
         scout.zero_grad()
-    lesson(scouts, batch, kept)[0].backward()
+    lesson(scouts, batch, kept, sets)[0].backward()
     return [torch.cat([p.grad.flatten() for p in scout.parameters() if p.grad is not None]) for scout in scouts]
 
 
 # One step.
 
 
-@FOLDS
-def test_a_network_predicts_the_fold_that_it_does_not_learn(folds: int) -> None:
+def predicts(scout: int, ids: Tensor, folds: int, sets: int) -> Tensor:
+    """The samples that a scout predicts: those of the next folds."""
+    return (ids - scout - 1) % folds < sets
+
+
+@DESIGNS
+def test_a_network_predicts_the_folds_that_it_does_not_learn(folds: int, sets: int) -> None:
     scouts, batch = networks(folds), samples()
-    loss, logits, ordered = lesson(scouts, batch, KEPT)
+    loss, logits, ordered = lesson(scouts, batch, KEPT, sets)
     each = torch.stack([scout(batch.x) for scout in scouts])
-    used = ~logits.isnan().any(1)
+    used = ~logits.isnan().any(2).any(1)
     for place in used.nonzero().flatten().tolist():
         index = int(ordered.id[place])
-        assert torch.allclose(logits[place], each[(index - 1) % folds, index], atol=1e-6)
+        others = [scout for scout in range(folds) if predicts(scout, torch.tensor(index), folds, sets)]
+        found = sorted(logits[place].tolist())
+        assert found == [pytest.approx(row, abs=1e-6) for row in sorted(each[others, index].tolist())]
     assert int((~used).sum()) <= 2 * folds  # surplus samples of a fold are left out
     assert torch.equal(ordered.y, batch.y[ordered.id])
-    own = [used & (ordered.id % folds != (scout + 1) % folds) for scout in range(folds)]
+    own = [used & ~predicts(scout, ordered.id, folds, sets) for scout in range(folds)]
     losses = [functional.cross_entropy(s(ordered.x[o]), ordered.y[o]) for s, o in zip(scouts, own, strict=True)]
     assert loss.item() == pytest.approx(sum(one.item() for one in losses) / folds)
 
@@ -91,22 +92,22 @@ def test_surplus_samples_of_a_fold_are_neither_learned_nor_predicted() -> None:
     ids = torch.tensor([0, 2, 4, 1, 6, 8, 3, 10, 12, 5])
     batch = Batch(whole.x[ids], whole.y[ids], ids)
     _, logits, ordered = lesson(scouts, batch, KEPT)
-    left_out = ordered.id[logits.isnan().any(1)]
+    left_out = ordered.id[logits.isnan().any(2).any(1)]
     assert left_out.tolist() == [10, 12]
     before = gradients(scouts, batch)
     labels = torch.where(ids >= 10, 1 - batch.y, batch.y)
     assert all(map(torch.equal, before, gradients(scouts, Batch(batch.x, labels, ids))))
 
 
-@FOLDS
-def test_the_labels_of_a_fold_do_not_reach_the_network_that_predicts_it(folds: int) -> None:
+@DESIGNS
+def test_the_labels_of_a_fold_do_not_reach_the_networks_that_predict_it(folds: int, sets: int) -> None:
     scouts, batch = networks(folds), samples()
-    before = gradients(scouts, batch)
+    before = gradients(scouts, batch, sets=sets)
     for fold in range(folds):
         labels = torch.where(batch.id % folds == fold, 1 - batch.y, batch.y)
-        after = gradients(scouts, Batch(batch.x, labels, batch.id))
+        after = gradients(scouts, Batch(batch.x, labels, batch.id), sets=sets)
         same = [torch.equal(*pair) for pair in zip(before, after, strict=True)]
-        assert same == [(scout + 1) % folds == fold for scout in range(folds)]
+        assert same == [bool(predicts(scout, torch.tensor(fold), folds, sets)) for scout in range(folds)]
 
 
 def test_the_gradient_of_a_network_is_that_of_its_own_loss_over_the_kept_samples() -> None:
@@ -127,17 +128,15 @@ def test_predictions_use_no_dropout_and_lessons_do() -> None:
     loss, logits, ordered = lesson(scouts, samples(), KEPT)
     for number, scout in enumerate(scouts):
         predicted = slice(20, 40) if number == 0 else slice(0, 20)
-        assert torch.allclose(logits[predicted], scout[1](scout[0](ordered.x[predicted])), atol=1e-6)
+        assert torch.allclose(logits[predicted, 0], scout[1](scout[0](ordered.x[predicted])), atol=1e-6)
         assert scout[2].asked == 1  # in the lesson
         assert scout[2].training
     assert loss.requires_grad
 
 
-def test_without_a_slice_the_other_values_keep_their_order() -> None:
+def test_values_are_picked_in_the_order_of_the_places() -> None:
     values = torch.arange(10)
-    assert without(values, slice(0, 3)).tolist() == [3, 4, 5, 6, 7, 8, 9]
-    assert without(values, slice(4, 6)).tolist() == [0, 1, 2, 3, 6, 7, 8, 9]
-    assert without(values, slice(8, 10)).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert picked(values, [slice(8, 10), slice(0, 3)]).tolist() == [8, 9, 0, 1, 2]
     assert mean_over(values.float(), values < 0).item() == 0
     assert mean_over(values.float(), values > 7).item() == 8.5
 
@@ -146,7 +145,7 @@ def test_without_a_slice_the_other_values_keep_their_order() -> None:
 
 
 def learner_of(batch: Batch, epochs: int = 9, **more: Any) -> ScoutLearner:
-    """Scouts of two folds on these samples, before their first step."""
+    """Scouts of four folds on these samples, before their first step."""
     plan = Plan(network, 1.0, False, epochs, N, 1.0)
     return ScoutLearner(Run(data="mnist", method=ORAT(), lr=0.1), batch.y, CLASSES, plan, "plain", **more)
 
@@ -155,43 +154,88 @@ def test_predictions_are_averaged_over_epochs() -> None:
     learner, batch = learner_of(samples()), samples()
     expected: Tensor | None = None
     for _ in range(3):
-        first, second = (network(batch.x).log_softmax(1) for network in learner.modules["networks"])
-        newest = torch.where(batch.id[:, None] % 2 == 0, second, first).detach()
+        each = torch.stack([network(batch.x).log_softmax(1) for network in learner.modules["networks"]])
+        newest = torch.stack([each[(batch.id - 1 - number) % 4, batch.id] for number in range(2)], 1).detach()
         expected = newest if expected is None else MEMORY * expected + (1 - MEMORY) * newest
         learner.pace(learner.epoch - 0.5)
         learner.advance(batch, 1.0)
         learner.end_epoch()
     assert torch.allclose(learner.table["average"], expected, atol=1e-6)
-    assert torch.allclose(learner.predictions().exp().sum(1), torch.ones(N, dtype=torch.float64))
+    assert learner.predictions().shape == (2, N, CLASSES)
+    assert torch.allclose(learner.predictions().exp().sum(2), torch.ones(2, N, dtype=torch.float64))
 
 
-def test_labels_are_judged_after_the_first_epoch_and_every_third_up_to_the_last(
+def test_labels_are_judged_after_epochs_that_come_less_and_less_often_and_after_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learner, batch = learner_of(samples(), epochs=11), samples()
-    judged = []
+    epochs = []
 
     def recording(log_probs: Tensor, labels: Tensor) -> Verdict:
-        judged.append(learner.epoch)
+        epochs.append(learner.epoch)
         assert torch.equal(log_probs, learner.predictions())
-        return judge(log_probs, labels)
+        return judged(log_probs, labels)
 
-    monkeypatch.setattr(orat.training.cross_fit, "judge", recording)
+    monkeypatch.setattr(orat.training.scouts, "judged", recording)
+    monkeypatch.setattr(learner, "settled", lambda *_: False)
     for _ in range(11):
         learner.pace(learner.epoch - 0.5)
         learner.advance(batch, 1.0)
         learner.end_epoch()
-    assert judged == [1, 2, 5, 8, 11]
+    assert epochs == [1, 2, 3, 4, 6, 8, 11]
+    assert [epoch for epoch in range(1, 50) if is_due(epoch)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]
+
+
+def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Verdict]:
+    """Scouts with these estimates of the last verdict, and the verdict on perfect predictions of some wrong labels."""
+    learner = learner_of(batch, epochs=30)
+    learner.table["average"].copy_((6.0 * functional.one_hot(samples().y, CLASSES)).log_softmax(1)[:, None])
+    learner.epoch, learner.numbers = epoch, dict(last)
+    return learner, judged(learner.predictions(), batch.y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "expected"),
+    [
+        ({}, True, True),
+        ({"noise_rate": 0.9}, True, False),  # outside of the interval
+        ({"reliability": 0.1}, True, False),  # far below that of this verdict
+        ({}, False, False),  # flags that were no flags before
+    ],
+)
+def test_a_verdict_has_settled_if_rate_flags_and_reliability_stay(
+    changes: dict[str, float], kept: bool, expected: bool
+) -> None:
+    batch = samples()
+    given = Batch(batch.x, torch.where(torch.arange(N) % 10 == 3, 1 - batch.y, batch.y), batch.id)
+    _, verdict = settling(given, 8)
+    last = {"noise_rate": verdict.noise_rate, "reliability": verdict.reliability} | changes
+    learner, _ = settling(given, 8, **last)
+    learner.table["kept"].copy_(~verdict.flagged() if kept else KEPT)
+    assert verdict.flagged().any()
+    learner.close()
+    assert (learner.epochs, learner.falls) == ((12, 8.0) if expected else (30, pytest.approx(20.0)))
+    learner.pace(10.0)
+    fresh, _ = settling(given, 8)
+    fresh.pace(10.0)
+    assert learner.rates[0] == pytest.approx(fresh.rates[0] * (0.5 if expected else 1))
+
+
+def test_a_resumed_cross_fitting_remembers_that_it_has_settled() -> None:
+    learner, again = learner_of(samples()), learner_of(samples())
+    learner.epochs, learner.falls = 6, 4.0
+    again.load_state_dict(learner.state_dict())
+    assert (again.epochs, again.falls, again.order) == (6, 4.0, 1 - 9)
 
 
 def test_flagged_samples_are_not_learned_any_more() -> None:
     batch, wrong = samples(), torch.arange(N) % 10 == 3
     given = Batch(batch.x, torch.where(wrong, 1 - batch.y, batch.y), batch.id)
     learner = learner_of(given)
-    learner.table["average"].copy_((6.0 * functional.one_hot(batch.y, CLASSES)).log_softmax(1))
+    learner.table["average"].copy_((6.0 * functional.one_hot(batch.y, CLASSES)).log_softmax(1)[:, None])
     learner.close()
     flagged = ~learner.table["kept"]
-    assert torch.equal(flagged, judge(learner.predictions(), given.y).flagged())
+    assert torch.equal(flagged, judged(learner.predictions(), given.y).flagged())
     assert learner.numbers["cut"] == flagged.sum() > 0
     other = Batch(given.x, torch.where(flagged, 1 - given.y, given.y), given.id)
     for kept in (learner.table["kept"], KEPT):
@@ -207,7 +251,7 @@ def test_the_dropouts_of_scouts_are_numbered_after_those_of_the_network() -> Non
     run = Run(data="mnist", method=ORAT(), seed=2)
     learner = ScoutLearner(run, samples().y, CLASSES, plan, "plain", first_dropout=3)
     numbers = [int(module.asked) for module in dropouts(learner.modules)]
-    assert numbers == [(2 << 40) + (number << 32) for number in range(3, 7)]
+    assert numbers == [(2 << 40) + (number << 32) for number in range(3, 11)]
 
 
 # Networks that memorize.
@@ -223,7 +267,7 @@ def memorized(labels: Tensor) -> tuple[Parts, Run]:
 LABELS = torch.randint(3, (60,), generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("folds", [2, 3])
+@pytest.mark.parametrize("folds", [3, 4])
 def test_a_memorized_label_does_not_reach_the_prediction_of_its_sample(folds: int) -> None:
     """The label of one sample is changed: only the predictions of other folds change, by the networks that learn it."""
     parts, run = memorized(LABELS)
@@ -231,7 +275,7 @@ def test_a_memorized_label_does_not_reach_the_prediction_of_its_sample(folds: in
     for sample in (0, 1, 17, 59):
         labels = torch.where(torch.arange(60) == sample, (LABELS + 1) % 3, LABELS)
         after = cross_fit(run, memorized(labels)[0], folds, epochs=30, device="cpu")
-        changed = (before != after).any(1)
+        changed = (before != after).any(2).any(0)
         own_fold = torch.arange(60) % folds == sample % folds
         assert not changed[sample]
         assert not changed[own_fold].any()
@@ -245,11 +289,11 @@ def test_scouts_do_memorize_what_they_learn_and_know_nothing_of_what_they_predic
     learner = scout_learner(run, parts, plan, "plain", CPU)
     for _ in fit(learner, scout_loader(run, parts, plan, CPU), Eager()):
         pass
-    x, fold = parts.train.images.float() / 255, torch.arange(60) % 2
+    x, ids = parts.train.images.float() / 255, torch.arange(60)
     for number, scout in enumerate(learner.modules["networks"].eval()):
         right = scout(x).argmax(1) == LABELS
-        assert right[fold == number].double().mean() > 0.95  # it learns its own fold of two
-    assert (learner.predictions().argmax(1) == LABELS).double().mean() < 0.5
+        assert right[~predicts(number, ids, 4, 2)].double().mean() > 0.95
+    assert (learner.predictions().argmax(2) == LABELS).double().mean() < 0.5
     assert learner.table["kept"].all()
 
 
@@ -264,9 +308,9 @@ def test_predictions_of_the_first_epoch_do_not_depend_on_the_labels_of_their_fol
     own = torch.arange(270) % 3 == 1
     labels = torch.where(own, (parts.train.labels + 1) % 3, parts.train.labels)
     after = cross_fit(run, replace(parts, train=relabel(parts.train, labels)), folds=3, epochs=1, device="cpu")
-    assert before.shape == (270, 3)
-    assert torch.equal(before[own], after[own])
-    assert (before != after).any(1)[~own].double().mean() > 0.5
+    assert before.shape == (2, 270, 3)
+    assert torch.equal(before[:, own], after[:, own])
+    assert (before != after).any(2).any(0)[~own].double().mean() > 0.5
 
 
 def test_predictions_are_the_same_for_every_method_and_tell_wrong_labels(tiny: str) -> None:
@@ -276,7 +320,7 @@ def test_predictions_are_the_same_for_every_method_and_tell_wrong_labels(tiny: s
         parts = prepare(run)
         found.append(cross_fit(run, parts, folds=4, epochs=12, device="cpu"))
     assert torch.equal(*found)
-    verdict = judge(found[0], parts.train.labels)
+    verdict = judged(found[0], parts.train.labels)
     assert parts.train.wrong is not None
     score = area(verdict.score, parts.train.wrong)
     assert score is not None
@@ -294,7 +338,7 @@ def test_every_epoch_has_a_record_with_the_last_estimates(tiny: str) -> None:
     records = [event.record for event in events if isinstance(event, EpochDone)]
     assert [record["epoch"] for record in records] == [1, 2, 3, 4, 5]
     assert all(set(record["state"]) == {"noise_rate", "error", "reliability", "cut"} for record in records)
-    assert records[3]["state"] == records[2]["state"] == records[1]["state"]  # judged after epochs 1, 2 and 5
+    assert records[4]["state"] != records[3]["state"] != records[2]["state"]
     assert records[4]["state"] == learner.numbers
 
 

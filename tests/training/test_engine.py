@@ -36,14 +36,15 @@ from orat.methods.ranked_range import MinMaxLoss
 from orat.models.catalog import build
 from orat.models.folded import Folded
 from orat.models.layers import Normalize, dropouts
-from orat.training.cross_fit import ScoutLearner
 from orat.training.engine import WORTH_COMPILING, Eager, Execution, execution, possible
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.loop import StepDone, fit
+from orat.training.plan import Plan
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.setup import Plan, prepare
+from orat.training.scouts import ScoutLearner
+from orat.training.setup import prepare
 from orat.training.train import Session, train
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

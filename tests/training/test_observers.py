@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,17 @@ from orat.methods import AT, ORAT, RAA
 from orat.models.catalog import build
 from orat.training import observers as observing
 from orat.training.loop import EpochDone, StepDone
-from orat.training.observers import Checkpoints, History, Lines, Observer, Steps, by_name, lost_words, words_of
+from orat.training.observers import (
+    Checkpoints,
+    Forecast,
+    History,
+    Lines,
+    Observer,
+    Steps,
+    by_name,
+    lost_words,
+    words_of,
+)
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
@@ -338,16 +349,25 @@ def test_a_line_has_the_numbers_of_the_record(more: dict[str, Any], expected: st
     assert words_of(done(1, **more).record) == expected
 
 
-def test_a_bar_shows_the_step_and_the_name_of_the_epoch() -> None:
+def test_the_time_left_is_printed_once_after_the_first_seconds(clock: SimpleNamespace) -> None:
+    heard = Heard()
+    forecast = Forecast(heard, Lines(heard, 4))
+    for step in range(1, 10):
+        clock.now += 0.9
+        forecast(StepDone(1, step, 10))
+    assert heard.lines == ["epoch 1/4  0:00:32 to go at most"]
+
+
+def test_a_bar_shows_the_steps_of_all_epochs_and_the_name_of_the_epoch() -> None:
     class Told(Bar):
         def set(self, label: str, done: float, total: float) -> None:
             shown.append((label, done, total))
 
     shown: list[tuple[str, float, float]] = []
-    steps = Steps(Told(), lambda epoch: f"epoch {epoch}/4")
+    steps = Steps(Told(), Lines(SILENT, 4))
     for event in (StepDone(2, 5, 9), done(2)):
         steps(event)
-    assert shown == [("epoch 2/4", 5, 9)]
+    assert shown == [("epoch 2/4", 14, 36)]
 
 
 # Checkpoints.
@@ -362,25 +382,25 @@ def test_checkpoints_that_take_long_come_less_often(takes: float, every: int, cl
         saved.append(epoch)
         clock.now += takes
 
-    checkpoints = Checkpoints(save, lambda: None, 30)
+    checkpoints = Checkpoints(save, lambda: None)
     for epoch in range(1, 31):
         clock.now += 2.1
-        checkpoints(done(epoch))
+        checkpoints(replace(done(epoch), epochs=30))
     assert saved == sorted({*range(1, 31, every), 30})  # the last epoch is always saved
 
 
 def test_short_epochs_are_saved_once_a_second_and_the_last_one_always(clock: SimpleNamespace) -> None:
     saved: list[int] = []
-    checkpoints = Checkpoints(lambda: saved.append(epoch), lambda: None, 25)
+    checkpoints = Checkpoints(lambda: saved.append(epoch), lambda: None)
     for epoch in range(1, 26):
         clock.now += 0.25
-        checkpoints(done(epoch))
+        checkpoints(replace(done(epoch), epochs=25))
     assert saved == [5, 10, 15, 20, 25]
 
 
 def test_long_epochs_are_saved_every_five_minutes_after_a_look_at_the_loss(clock: SimpleNamespace) -> None:
     calls: list[tuple[str, int]] = []
-    checkpoints = Checkpoints(lambda: calls.append(("save", step)), lambda: calls.append(("check", step)), 2)
+    checkpoints = Checkpoints(lambda: calls.append(("save", step)), lambda: calls.append(("check", step)))
     for step in range(1, 11):
         clock.now += 101
         checkpoints(StepDone(1, step, 10))

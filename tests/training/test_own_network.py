@@ -28,8 +28,9 @@ from orat.core.console import SILENT
 from orat.data.loader import as_input, divided, shuffled
 from orat.methods import AT, ORAT, ST
 from orat.training.cross_fit import cross_fit
+from orat.training.plan import cheaper
 from orat.training.run import Run
-from orat.training.setup import build_model, cheaper, prepare
+from orat.training.setup import build_model, prepare
 
 KINDS = (
     "Normal", "group_norm", "Viewed", "Dropped", "Functional", "Depth", "Attention", "Encoder", "Tied", "Listed",
@@ -287,7 +288,7 @@ def test_a_record_never_runs_code(small: str, tmp_path: Path, monkeypatch: pytes
 
 def test_cross_fitting_of_a_recorded_run_builds_no_network_of_the_user(small: str) -> None:
     run = own(small, "not_there.nets:make", method=ORAT())
-    assert cross_fit(run, prepare(run), folds=2, epochs=1).shape == (135, 3)
+    assert cross_fit(run, prepare(run), folds=3, epochs=1).shape == (2, 135, 3)
 
 
 # Scout networks, several runs.

@@ -20,7 +20,8 @@ from orat.training.load import load_model
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
-from orat.training.train import FORMAT, train
+from orat.training.sitting import FORMAT
+from orat.training.train import train
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -156,7 +157,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
         files.replace_file(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr("orat.training.run_folder.replace_file", write)
+        patch.setattr("orat.training.folder.replace_file", write)
         patch.setattr("orat.training.observers.SAVE_EVERY", -1.0)
         with pytest.raises(OSError, match="No space left on device"):
             train(run, tmp_path / "broken", display=SILENT)
@@ -196,8 +197,8 @@ def test_a_finished_folder_holds_no_more_than_its_files(tiny: str, tmp_path: Pat
     kept |= {f"{name}.safetensors" for name in ("model", "state", "chosen", "predictions")}
     assert {name for name in contents(tmp_path) if name != ".lock"} == kept
     predictions = RunFolder(tmp_path).load_tensors("predictions")
-    assert predictions["log_probs"].shape == (270, 3)
-    assert torch.allclose(predictions["log_probs"].exp().sum(1), torch.ones(270, dtype=torch.float64))
+    assert predictions["log_probs"].shape == (2, 270, 3)
+    assert torch.allclose(predictions["log_probs"].exp().sum(2), torch.ones(2, 270, dtype=torch.float64))
 
 
 def test_weights_of_an_unfinished_run_are_refused_with_what_to_do(tiny: str, tmp_path: Path) -> None:

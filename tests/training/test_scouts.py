@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -15,9 +14,10 @@ from orat.data.source import Dataset
 from orat.methods import AT, ORAT
 from orat.methods.base import Scouts
 from orat.models.catalog import build
-from orat.training.cross_fit import ScoutLearner, scout_loader
+from orat.training.plan import Plan, affordable, cheaper, check_folds, in_minutes, plan_for
 from orat.training.run import Run
-from orat.training.setup import Parts, Plan, affordable, cheaper, check_folds, plan_for, prepare
+from orat.training.scouts import ScoutLearner, scout_loader
+from orat.training.setup import Parts, prepare
 
 CPU = torch.device("cpu")
 
@@ -56,19 +56,35 @@ def test_scouts_train_for_enough_epochs_within_a_share_of_the_cost_of_the_run() 
     assert planned(n=6400, epochs=1000, cost=0.1, batch_size=64) == (36, 64)
     assert planned(n=50_000, epochs=100, cost=0.1, quick=False) == (14, 500)
     assert planned(n=6400, epochs=1000, cost=0.1, quick=False) == (28, 128)
-    assert planned(n=50_000, epochs=20, cost=0.1) == (14, 500)
+    assert planned(n=50_000, epochs=20, cost=0.1) == (23, 500)
     assert planned(n=50_000, epochs=20, cost=2.0) == (8, 500)  # fewer epochs would teach nothing
     assert planned(n=50_000, epochs=2, cost=2.0) == (2, 500)
     assert planned(n=50_000, epochs=20, cost=2.0, given=3) == (3, 500)
 
 
 def test_an_epoch_of_cross_fitting_costs_its_share_of_arithmetic() -> None:
-    """Of one network: a prediction and a lesson per sample, against two passes per step of the attack and a lesson."""
+    """Two predictions and two lessons per sample, against two passes per step of the attack and a lesson."""
     run = Run(data="sample", method=ORAT(), attack_steps=10)
     parts = prepare(run)
-    assert plan_for(run, parts, Scouts(run.model)).cost == pytest.approx(4 / 23)
-    assert plan_for(replace(run, attack_steps=1), parts, Scouts(run.model)).cost == pytest.approx(4 / 5)
+    assert plan_for(run, parts, Scouts(run.model)).cost == pytest.approx(8 / 23)
+    assert plan_for(replace(run, attack_steps=1), parts, Scouts(run.model)).cost == pytest.approx(8 / 5)
     assert [plan_for(run, parts, Scouts(name)).quick for name in (run.model, "quick_cnn")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("n", "shape", "expected"),
+    [
+        (1000, (3, 48, 48), ("quick_cnn", 15)),
+        (20_000, (3, 48, 48), ("demo_cnn", 33)),
+        (100_000, (3, 48, 48), ("demo_cnn", 0)),  # in minutes, no network learns
+        (1000, (1, 8, 8), ("demo_cnn", 100)),
+    ],
+)
+def test_scouts_without_a_run_are_quick_networks_if_they_learn_in_minutes_on_a_cpu(
+    n: int, shape: tuple[int, ...], expected: tuple[str, int]
+) -> None:
+    run = Run(data="mine.npz", method=ORAT(), model="demo_cnn", eps=0.1, batch_size=64, augment="none", lr=0.05)
+    assert in_minutes(run, parts_of(n, shape), 4, CPU) == expected
 
 
 def test_every_scout_has_initial_weights_of_its_own() -> None:
@@ -93,20 +109,19 @@ def rates(scouts: ScoutLearner, *progress: float) -> list[float]:
     return found
 
 
-def test_the_rate_of_quick_scouts_grows_with_their_batches_and_falls_to_nothing() -> None:
-    plan = Plan(lambda number: build("quick_cnn", (1, 9, 9), 2, number), 1.0, True, 4, 256, scale=4.0)
-    fallen = [(1 + math.cos(math.pi * progress / 4)) / 2 for progress in (0.25, 0.5, 2.0)]
-    expected = [0.1 * fallen[0], 0.2 * fallen[1], 0.2 * fallen[2], 0.0, 0.0]
-    assert rates(learner(0.03, plan), 0.25, 0.5, 2.0, 4.0, 9.0) == pytest.approx(expected)
+def test_the_rate_of_quick_scouts_grows_with_their_batches_and_falls_to_nothing_in_the_last_third() -> None:
+    plan = Plan(lambda number: build("quick_cnn", (1, 9, 9), 2, number), 1.0, True, 6, 256, scale=4.0)
+    expected = [0.1, 0.2, 0.2, 0.1, 0.0, 0.0]
+    assert rates(learner(0.03, plan), 0.25, 0.5, 4.0, 5.0, 6.0, 9.0) == pytest.approx(expected)
 
 
 def test_other_scouts_take_the_higher_of_their_own_rate_and_that_of_the_run() -> None:
     plan = Plan(lambda number: nn.Linear(3, 2), 1.0, False, 4, 256, scale=4.0)
     fast = learner(0.03, plan)  # 0.12, for batches four times as large
-    assert rates(fast, 2.0) == pytest.approx([0.06])
+    assert rates(fast, 10 / 3) == pytest.approx([0.06])
     assert fast.optimizer.param_groups[0]["nesterov"] is False
     slow = learner(0.01, plan)
-    assert rates(slow, 2.0) == pytest.approx([0.06])  # their own 0.06 for 128 samples
+    assert rates(slow, 10 / 3) == pytest.approx([0.06])  # their own 0.06 for 128 samples
     assert (slow.optimizer.param_groups[1]["weight_decay"], slow.optimizer.param_groups[1]["nesterov"]) == (5e-4, True)
 
 
@@ -122,10 +137,10 @@ def test_scouts_see_moved_images_even_if_the_run_does_not_move_them(augment: str
 @pytest.mark.parametrize(
     ("folds", "epochs", "words"),
     [
-        (1, None, "folds = 1: give 2 to 20"),
-        (21, None, "folds = 21: give 2 to 20"),
+        (2, None, "folds = 2: give 3 to 20"),
+        (21, None, "folds = 21: give 3 to 20"),
         (5, None, "no more than there are"),
-        (2, 0, "epochs = 0: give 1 or more"),
+        (3, 0, "epochs = 0: give 1 or more"),
     ],
 )
 def test_folds_and_epochs_without_predictions_are_refused(folds: int, epochs: int | None, words: str) -> None:

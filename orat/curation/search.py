@@ -1,0 +1,83 @@
+"""The folder of a search for label issues in data: its settings, and predictions that a stopped search left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from orat.core.errors import InputError
+from orat.training.folder import Folder
+from orat.training.record import in_words
+from orat.training.run import Run
+
+SETTINGS = "search.json"
+SEARCHES = Path("runs")  # of searches without a folder of their own
+DECIDE = (
+    "data",
+    "labels",
+    "noise",
+    "noise_rate",
+    "augment",
+    "batch_size",
+    "lr",
+    "precision",
+    "seed",
+)  # fields of a run
+
+
+@contextmanager
+def claimed(out: Path | None, settings: dict[str, Any]) -> Iterator[Folder | None]:
+    """The folder for this process alone; refuses a folder of other settings, and a folder with other files in it."""
+    if out is None:
+        yield None
+        return
+    check_place(out, settings)
+    folder = Folder(out)
+    with folder.locked():
+        folder.write_json(SETTINGS, settings)
+        yield folder
+
+
+def check_place(out: Path, settings: dict[str, Any]) -> None:
+    """Refuses a file, files of others, and a search with other settings."""
+    if out.is_file():
+        raise InputError(f"{out} is a file: give --out a folder")
+    if not (out / SETTINGS).is_file():
+        if out.is_dir() and any(not one.name.startswith(".") for one in out.iterdir()):
+            raise InputError(f"{out} has other files in it: give --out a new or empty folder")
+        return
+    there = json.loads((out / SETTINGS).read_text())
+    for name, value in settings.items():
+        if there.get(name) != value:
+            raise InputError(
+                f"{out} is of other data or settings ({name}: {there.get(name)} there, {value} now): "
+                "give --out a new folder"
+            )
+
+
+def settings_of(run: Run, fingerprint: str, **more: Any) -> dict[str, Any]:
+    """All that decides the predictions, as JSON."""
+    record = run.record()
+    return {name: record[name] for name in DECIDE} | {"fingerprint": fingerprint, **more}
+
+
+def kept(folder: Folder | None, name: str, make: Callable[[], Tensor]) -> Tensor:
+    """The predictions of this name in the folder, made and saved if they are missing."""
+    if folder is None:
+        return make()
+    if not folder.has_tensors(name):
+        folder.save_tensors(name, {"log_probs": make()})
+    return folder.load_tensors(name)["log_probs"]
+
+
+def default_folder(run: Run, **settings: Any) -> Path:
+    """The folder of a search without --out: the same data and settings, the same folder."""
+    words = in_words(run.data) or ""
+    number = hashlib.sha256(json.dumps([run.record(), settings], sort_keys=True).encode()).hexdigest()[:10]
+    return SEARCHES / f"{Path(words).stem.replace(': ', '-').replace(' ', '-')}-labels-{number}"
