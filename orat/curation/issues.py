@@ -12,7 +12,7 @@ from torch import Tensor
 from orat.core.types import Labels
 from orat.data.source import Source
 from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed
-from orat.noise.matrix import MIN_SAMPLES
+from orat.noise.evidence import MIN_SAMPLES
 
 DIGITS = 6  # of numbers in tables
 CORNER = "given \\ true"  # of the noise matrix

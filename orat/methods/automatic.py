@@ -86,7 +86,7 @@ class AutomaticRange(Fold):
         self.memory["times_cut"].add_(self.cut())
         self.epochs += 1
         if self.epochs.bit_count() == 1:  # epochs 1, 2, 4, 8, ...
-            self.keep_verdict(judge(torch.stack([self.predictions, self.memory.log_probs()]), self.given))
+            self.keep_verdict(judge(self.predictions, self.given, self.memory.log_probs()))
             self.apply_verdict(may_relabel=True)
         verdict = self.verdict()
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
