@@ -30,7 +30,7 @@ from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method
 from orat.methods.automatic import average
-from orat.noise.judge import area
+from orat.noise.truth import area
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare

@@ -37,7 +37,7 @@ from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.automatic import average
 from orat.methods.base import Scouts
-from orat.noise.judge import area, found_removed
+from orat.noise.truth import area, found_removed
 from orat.training.cross_fit import cross_fit
 from orat.training.plan import Plan, affordable, plan_for
 from orat.training.run import Run

@@ -35,7 +35,7 @@ from orat.core.errors import InputError, unknown
 from orat.data import catalog
 from orat.data.source import Dataset
 from orat.methods import AT, ORAT, Method
-from orat.noise.judge import area
+from orat.noise.truth import area
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare, with_noise

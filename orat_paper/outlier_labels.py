@@ -14,7 +14,7 @@ from orat.core.losses import cross_entropy
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import logits_of
 from orat.methods.ranked_range import Ranked, count
-from orat.noise.judge import found_removed
+from orat.noise.truth import found_removed
 from orat.training.load import finished_run, load_model
 from orat.training.setup import labeled, read
 

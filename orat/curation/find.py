@@ -19,7 +19,6 @@ from orat.curation.issues import LabelIssues, issues_of
 from orat.curation.of_data import Judging, is_run, issues_in_data
 from orat.curation.predictions import issues_in
 from orat.evaluation.accuracy import logits_of
-from orat.methods.automatic import judged
 from orat.methods.base import Decision
 from orat.noise.judge import Verdict, judge
 from orat.training.cross_fit import cross_fit
@@ -106,7 +105,7 @@ def issues_held_out(
     saved_tensors(folder, parts)  # refuses other data
     run = given_again(run, "model", model, trust)
     log_probs = cross_fit(run, parts, folds, epochs, device=device, display=display)
-    return issues_of(parts, log_probs, judged(log_probs, parts.train.labels), "held-out networks")
+    return issues_of(parts, log_probs, judge(log_probs, parts.train.labels), "held-out networks")
 
 
 def run_of(folder: Path, data_dir: Path | None, data: Any, trust: bool) -> tuple[Run, Parts]:

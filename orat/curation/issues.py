@@ -12,8 +12,9 @@ from torch import Tensor
 from orat.core.types import Labels
 from orat.data.source import Source
 from orat.methods.automatic import average
-from orat.noise.judge import DOUBTED, Verdict, area, found_removed
-from orat.noise.matrix import MIN_SAMPLES
+from orat.noise.evidence import MIN_SAMPLES
+from orat.noise.judge import DOUBTED, Verdict
+from orat.noise.truth import area, found_removed
 from orat.training.setup import Parts
 
 DIGITS = 6  # of numbers in tables

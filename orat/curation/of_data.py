@@ -17,8 +17,8 @@ from orat.curation.issues import LabelIssues, issues_of
 from orat.curation.search import SETTINGS, claimed, kept, settings_of
 from orat.data.image_files import is_image
 from orat.methods import ORAT
-from orat.methods.automatic import judged
 from orat.models.patches import takes
+from orat.noise.judge import judge
 from orat.training.cross_fit import cross_fit
 from orat.training.features import combined, given_log_probs, loaded, patch_log_probs
 from orat.training.folder import Folder
@@ -86,7 +86,7 @@ def issues_in_data(
     own |= {"features": in_words(judging.features), "weights": judging.weights and str(judging.weights)}
     with claimed(out, settings_of(run, parts.train.fingerprint(), **own)) as folder:
         log_probs, judged_by = predictions(run, parts, judging, network, folder)
-    return issues_of(parts, log_probs, judged(log_probs, parts.train.labels), judged_by)
+    return issues_of(parts, log_probs, judge(log_probs, parts.train.labels), judged_by)
 
 
 def predictions(
@@ -111,6 +111,6 @@ def predictions(
 
 def estimate(log_probs: Tensor, labels: Tensor) -> str:
     """The noise rate and the number of flags, for people."""
-    verdict = judged(log_probs, labels)
+    verdict = judge(log_probs, labels)
     low, high = verdict.interval
     return f"{verdict.noise_rate:.1%} ({low:.1%} to {high:.1%}) wrong, {int(verdict.flagged().sum()):,} flagged"

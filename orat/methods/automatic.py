@@ -15,7 +15,6 @@ from orat.methods.ranked_range import Fold
 from orat.noise.judge import RELIABLE, Verdict, judge
 
 MEMORY = 0.7  # weight of former epochs in averaged predictions
-SCOUT_SETS = 2  # independent predictions of a sample by scout networks
 
 
 class PredictionTable(SampleTable):
@@ -50,15 +49,6 @@ def average(log_probs: Tensor) -> Tensor:
     return log_probs.double().reshape(-1, *log_probs.shape[-2:]).mean(0).log_softmax(-1)
 
 
-def judged(log_probs: Tensor, labels: Labels, network: Tensor | None = None) -> Verdict:
-    """The verdict by cross-fitted predictions (n, classes) or (sets, n, classes), and by the network that trains.
-
-    `judge` takes two sets, so that the cross-fitted ones are averaged.
-    """
-    first = average(log_probs)
-    return judge(first if network is None else torch.stack([first, network]), labels)
-
-
 class AutomaticRange(Fold):
     """The mean of the losses without those of removed samples; relabeled samples are learned as their new class.
 
@@ -80,7 +70,7 @@ class AutomaticRange(Fold):
         self.register_buffer("given", labels, persistent=False)
         self.register_buffer("weights", torch.ones(n))  # in the mean; 0 for removed samples
         self.register_buffer("relabeled", torch.zeros(n, dtype=torch.bool))
-        self.keep_verdict(judged(predictions, labels))
+        self.keep_verdict(judge(predictions, labels))
         self.apply_verdict(may_relabel=False)
 
     def forward(self, losses: PerSample, ids: Indices) -> Scalar:
@@ -102,7 +92,7 @@ class AutomaticRange(Fold):
         self.memory["times_cut"].add_(self.cut())
         self.epochs += 1
         if self.epochs.bit_count() == 1:  # epochs 1, 2, 4, 8, ...
-            self.keep_verdict(judged(self.predictions, self.given, self.memory.log_probs()))
+            self.keep_verdict(judge(self.predictions, self.given, self.memory.log_probs()))
             self.apply_verdict(may_relabel=True)
         verdict = self.verdict()
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}

@@ -1,9 +1,9 @@
-"""Which labels of a training set look wrong, from the predictions of one or two networks."""
+"""Which labels of a training set look wrong, from predictions of networks that did not train on the samples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from orat.core.errors import InputError, line_of
 from orat.core.types import Labels
-from orat.noise.matrix import MAX_NOISE, ClassScores, bin_count, estimate_noise, right_predictions, wrong_probabilities
+from orat.noise.evidence import evidence
 
 DOUBTED = 0.5  # probability of a wrong label above which a label is flagged
 RELIABLE = 0.5  # reliability below which no label is flagged
@@ -20,11 +20,17 @@ MOST_OF_A_CLASS = 0.5  # largest share of a class that is flagged, unless more o
 BEYOND_CHANCE = 2  # standard errors by which agreement is discounted
 MIN_DOUBT, MAX_DOUBT = 1e-3, 0.25  # smallest probability of error of one network, by its number of samples
 MIN_PRIOR = 0.1  # smallest noise rate from which two networks are combined
-MARGIN_WEIGHT = 0.2  # of the margin beside the log-odds of a wrong label, in the score
+MARGIN_WEIGHT = 0.02  # of the margin beside the log-odds of a wrong label, in the score
+LEAST_ODDS = 1e-6  # smallest probability of a wrong label, in the score
+MAX_NOISE = 0.9  # largest share of wrong labels in a class
+BINS = (10, 100)
+OF_BOUNDS, OF_MISTAKES = (
+    0.3,
+    0.15,
+)  # error of the rate: shares of the distance of its bounds, and of mistaken predictions
 SUM_TOLERANCE = 1e-3  # of the probabilities of one sample
-LOG_ZERO = -1e9  # stands for the logarithm of a probability of zero
+LEAST = -40.0  # smallest log-probability
 Z95 = 1.96  # standard errors of a 95 % interval
-LOST = 0.02  # share of a class, at or below which the samples left are too few to learn the class
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,39 +84,89 @@ class Verdict:
         return cls(labels, **values)
 
 
-def judge(log_probs: Tensor | npt.NDArray[Any], labels: Tensor | npt.NDArray[Any]) -> Verdict:
+def judge(
+    log_probs: Tensor | npt.NDArray[Any],
+    labels: Tensor | npt.NDArray[Any],
+    witness: Tensor | npt.NDArray[Any] | None = None,
+) -> Verdict:
     """The verdict on labels from predictions of networks that did not train on the samples.
 
-    `log_probs` is (n, classes), or (2, n, classes) with predictions of a second network. The second network changes
-    single samples, weighted by its reliability, but not the noise rate.
+    `log_probs` is (n, classes), or (sets, n, classes) with independent predictions of each sample. `witness`
+    (n, classes) holds predictions of another network, such as the one in training. It changes single samples, weighted
+    by its reliability, but not the noise rate.
     """
     log_probs, labels = tensor_of("log_probs", log_probs), tensor_of("labels", labels)
     check_predictions(log_probs, labels)
-    first, *second = log_probs.detach().double().nan_to_num(neginf=LOG_ZERO).reshape(-1, *log_probs.shape[-2:])
-    labels = labels.detach().long().to(first.device)
-    scores = ClassScores(first, labels)
-    matrix, spread, error = estimate_noise(scores)
-    rate = float(1 - (matrix.diagonal() * scores.sizes).sum() / len(labels))
-    p_wrong, right = wrong_probabilities(scores, matrix, spread), right_predictions(scores, matrix)
-    mixed = scores.log_probs
-    for other in map(ClassScores, second, [labels]):
-        samples = scores.sizes[labels] / (2 * bin_count(scores))  # behind one probability
-        doubt, prior = (1 / samples).clamp(MIN_DOUBT, MAX_DOUBT), 1 - matrix.diagonal()[labels]
-        weight = min(1.0, reliability_of(other.predicted, labels, rate, float(error)))
-        p_wrong = combine(p_wrong, wrong_probabilities(other, matrix, spread), prior, doubt, weight)
-        mixed = mixed + weight * other.log_probs
-    agreed = (scores.predicted == mixed.argmax(1)) & (scores.predicted != labels)
+    labels = labels.detach().long().to(log_probs.device)
+    sets = finite(log_probs).reshape(-1, *log_probs.shape[-2:])
+    verdict = verdict_of(sets, labels)
+    return verdict if witness is None else heard(verdict, sets.mean(0), tensor_of("witness", witness))
+
+
+def finite(log_probs: Tensor) -> Tensor:
+    """Log-probabilities in double precision, a probability of zero as a tiny one."""
+    return log_probs.detach().double().clamp(min=LEAST).log_softmax(-1)
+
+
+def verdict_of(sets: Tensor, labels: Labels) -> Verdict:
+    """The verdict by independent predictions (sets, n, classes)."""
+    mean = sets.mean(0).log_softmax(1)
+    found = evidence(mean, labels, between(sets))
+    p_wrong = found.p_wrong
+    others = found.posterior.scatter(1, labels[:, None], 0.0)
+    others = others / others.sum(1, keepdim=True).clamp(min=1e-300)
+    matrix = noise_matrix(p_wrong[:, None] * others, labels)
+    rate = float(p_wrong.mean())
+    predicted = found.scores.argmax(1)
+    sampling = (rate * (1 - rate) / len(labels)) ** 0.5
+    mistakes = max(0.0, float((predicted != labels).double().mean()) - rate)
+    doubt = OF_BOUNDS * abs(found.highest - found.lowest) + OF_MISTAKES * mistakes
     return Verdict(
         labels=labels,
         p_wrong=p_wrong,
-        score=score_of(p_wrong, scores.log_probs, labels),
-        predicted=scores.predicted,
-        confidence=p_wrong * right * agreed,
+        score=score_of(p_wrong, mean, labels),
+        predicted=predicted,
+        confidence=p_wrong * others.gather(1, predicted[:, None]).squeeze(1),
         noise_matrix=matrix,
         noise_rate=rate,
-        error=float(error),
-        reliability=reliability_of(scores.predicted, labels, rate, float(error)),
+        error=(sampling**2 + doubt**2) ** 0.5,
+        reliability=reliability_of(predicted, labels, rate, sampling),
     )
+
+
+def between(sets: Tensor) -> float | None:
+    """The share of samples on which two independent predictions disagree; None for one prediction."""
+    predicted = sets.argmax(2)
+    pairs = [(predicted[a] != predicted[b]).double().mean() for a in range(len(sets)) for b in range(a)]
+    return float(torch.stack(pairs).mean()) if pairs else None
+
+
+def noise_matrix(wrong: Tensor, labels: Labels) -> Tensor:
+    """For each given label (row), the share of each class; `wrong` (n, classes) are chances of the other classes."""
+    classes = wrong.shape[1]
+    rows = torch.nn.functional.one_hot(labels, classes).to(wrong)
+    shares = rows.T @ wrong / rows.sum(0).clamp(min=1)[:, None]
+    return shares.fill_diagonal_(0) + torch.diag(1 - shares.sum(1))
+
+
+def heard(verdict: Verdict, log_probs: Tensor, witness: Tensor) -> Verdict:
+    """The verdict with the evidence of another network's predictions (n, classes)."""
+    check_predictions(witness, verdict.labels)
+    labels, other = verdict.labels, finite(witness).to(log_probs)
+    found = evidence(other, labels, None, verdict.noise_rate)
+    weight = min(1.0, reliability_of(other.argmax(1), labels, verdict.noise_rate, 0.0))
+    sizes = torch.bincount(labels, minlength=other.shape[1]).to(other)
+    doubt = (1 / (sizes[labels] / (2 * bins(sizes)))).clamp(MIN_DOUBT, MAX_DOUBT)  # samples behind one probability
+    prior = 1 - verdict.noise_matrix.diagonal()[labels]
+    p_wrong = combine(verdict.p_wrong, found.p_wrong, prior, doubt, weight)
+    agreed = (log_probs + weight * other).argmax(1) == verdict.predicted
+    confidence = verdict.confidence / verdict.p_wrong.clamp(min=1e-300) * p_wrong * agreed
+    return replace(verdict, p_wrong=p_wrong, score=score_of(p_wrong, log_probs, labels), confidence=confidence)
+
+
+def bins(sizes: Tensor) -> float:
+    """The resolution of a probability: the square root of the samples per class, within limits."""
+    return float(sizes[sizes > 0].mean().sqrt().clamp(*BINS))
 
 
 def tensor_of(name: str, values: Tensor | npt.NDArray[Any]) -> Tensor:
@@ -124,8 +180,10 @@ def tensor_of(name: str, values: Tensor | npt.NDArray[Any]) -> Tensor:
 def check_predictions(log_probs: Tensor, labels: Tensor) -> None:
     """Refuses anything but log-probabilities of at least two classes, and labels of these classes."""
     shape = tuple(log_probs.shape)
-    if len(shape) not in (2, 3) or shape[-1] < 2 or shape[:-2] not in ((), (2,)):
-        raise InputError(f"log_probs of shape {shape}: give (n, classes) or (2, n, classes), with at least 2 classes")
+    if len(shape) not in (2, 3) or shape[-1] < 2 or 0 in shape[:-2]:
+        raise InputError(
+            f"log_probs of shape {shape}: give (n, classes) or (sets, n, classes), with at least 2 classes"
+        )
     if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
         raise InputError(f"labels are {labels.dtype} of shape {tuple(labels.shape)}: give one class index per sample")
     if not shape[-2] or shape[-2] != len(labels):
@@ -176,11 +234,8 @@ def reliability_of(predicted: Labels, labels: Labels, rate: float, error: float)
 
 
 def score_of(p_wrong: Tensor, log_probs: Tensor, labels: Labels) -> Tensor:
-    """The ranking of labels: doubted labels first, then by the log-odds of a wrong label and the margin.
-
-    The margin orders the samples of one histogram bin, all with the same probability.
-    """
-    log_odds = torch.logit(p_wrong, MIN_DOUBT) + MARGIN_WEIGHT * margin(log_probs, labels)
+    """The ranking of labels: by the log-odds of a wrong label, and a little by the margin, which orders ties."""
+    log_odds = torch.logit(p_wrong, LEAST_ODDS) + MARGIN_WEIGHT * margin(log_probs, labels)
     return (p_wrong > DOUBTED) + torch.sigmoid(log_odds)
 
 
@@ -200,47 +255,3 @@ def limited(flags: Tensor, score: Tensor, labels: Labels, noise: Tensor) -> Tens
             flags[group] = False
             flags[group[score[group].topk(most).indices]] = True
     return flags
-
-
-def found_removed(removed: Tensor, wrong: Tensor | None) -> dict[str, int | float | None]:
-    """The number of removed samples; with the mask of wrong labels also precision and recall."""
-    size = int(removed.sum())
-    found: dict[str, int | float | None] = {"cut": size, "of": len(removed)}
-    if wrong is None:
-        return found
-    hits, flipped = int((removed.to(wrong.device) & wrong).sum()), int(wrong.sum())
-    return found | {"flipped": flipped, "flipped_and_cut": hits} | rates(hits, size, flipped)
-
-
-def found_corrections(learned: Labels, given: Labels, truth: Labels | None) -> dict[str, Any]:
-    """The number of changed labels; with the true labels also precision, recall and the right labels made wrong."""
-    learned = learned.to(given.device)
-    changed = learned != given
-    size = int(changed.sum())
-    found: dict[str, Any] = {"changed": size, "of": len(given)}
-    if truth is None:
-        return found
-    wrong, rightly = given != truth, int((changed & (learned == truth)).sum())
-    flipped, harmed = int(wrong.sum()), int((changed & ~wrong).sum())
-    return found | {"rightly": rightly, "harmed": harmed, "flipped": flipped} | rates(rightly, size, flipped)
-
-
-def rates(hits: int, found: int, wrong: int) -> dict[str, float | None]:
-    """Precision and recall; None where nothing is found, or nothing is wrong."""
-    return {"precision": hits / found if found else None, "recall": hits / wrong if wrong else None}
-
-
-def lost_classes(removed: Tensor, labels: Labels) -> list[int]:
-    """The classes of which nearly every sample is removed."""
-    kept = labels[~removed.to(labels.device)]
-    before, left = (part.bincount(minlength=int(labels.max()) + 1) for part in (labels, kept))
-    return ((before > 0) & (left <= LOST * before)).nonzero().flatten().tolist()
-
-
-def area(score: Tensor, wrong: Tensor) -> float | None:
-    """The area under the ROC curve: the probability that a wrong label scores above a right one, ties counting half."""
-    high, low = score[wrong], score[~wrong].sort().values
-    if not len(high) or not len(low):
-        return None
-    below, up_to = (torch.searchsorted(low, high, right=right).double() for right in (False, True))
-    return float((below + up_to).mean() / (2 * len(low)))

@@ -14,11 +14,11 @@ from orat.core.errors import InputError
 from orat.core.registry import as_input_error
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.methods.automatic import SCOUT_SETS
 from orat.models.adapted import logits_of
 from orat.models.external import load_external
 from orat.models.patches import Patches
 from orat.training.head import neighbor_log_probs, ridge_log_probs, stacked
+from orat.training.plan import SETS
 
 BATCH = 64
 DRAWN = 4000  # images that patches come from
@@ -27,12 +27,12 @@ DRAWN = 4000  # images that patches come from
 def patch_log_probs(train: Dataset, device: torch.device, flips: bool, seed: int, display: Display) -> Tensor:
     """Log-probabilities (sets, n, classes) by random patches of the images; each set has other patches and folds."""
     sets = []
-    for number in range(SCOUT_SETS):
-        drawn = SCOUT_SETS * seed + number
+    for number in range(SETS):
+        drawn = SETS * seed + number
         generator = torch.Generator().manual_seed(drawn)
         some = torch.randperm(len(train), generator=generator)[:DRAWN]
         patches = Patches(as_input(train.images[some].cpu()), generator).to(device)
-        found = features_of(patches, train, device, flips, display, f"patches {number + 1}/{SCOUT_SETS}")
+        found = features_of(patches, train, device, flips, display, f"patches {number + 1}/{SETS}")
         sets.append(ridge_log_probs(found, train.labels.to(device), len(train.classes), drawn).cpu())
     return torch.stack(sets)
 

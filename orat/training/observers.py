@@ -16,7 +16,8 @@ from orat.core.errors import TrainingError
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate, predict
 from orat.methods.base import State
-from orat.noise.judge import RELIABLE, found_corrections, lost_classes
+from orat.noise.judge import RELIABLE
+from orat.noise.truth import found_corrections, lost_classes
 from orat.training.folder import Folder
 from orat.training.loop import EpochDone, Event, StepDone
 from orat.training.run import Run

@@ -10,7 +10,7 @@ from torch import Tensor
 from orat.core.device import hardware, versions
 from orat.data.source import Dataset
 from orat.methods.base import Decision, State
-from orat.noise.judge import found_corrections, found_removed
+from orat.noise.truth import found_corrections, found_removed
 from orat.training.engine import Execution
 from orat.training.learner import RunLearner
 from orat.training.setup import Parts

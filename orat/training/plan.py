@@ -13,7 +13,6 @@ from torch import nn
 
 from orat.core.errors import InputError
 from orat.data.source import Dataset
-from orat.methods.automatic import SCOUT_SETS as SETS
 from orat.methods.base import Scouts
 from orat.models.catalog import CONVOLUTIONAL, forward_operations
 from orat.models.external import is_own
@@ -21,6 +20,7 @@ from orat.models.quick_cnn import QuickCNN
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model
 
+SETS = 2  # independent predictions of a sample
 QUICK, WITHOUT_PIXELS = "quick_cnn", "mlp-64"  # scout networks
 ATTACKED, LEARNED = 2, 3  # arithmetic of a gradient to the input, and to the weights too, in forward passes
 USUAL_STEPS = 10  # of an attack whose steps are unknown

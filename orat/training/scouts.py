@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from orat.core.losses import cross_entropy
 from orat.core.types import Batch, Labels, PerSample, Scalar
 from orat.data.loader import Loader, loader
-from orat.methods.automatic import PredictionTable, judged
+from orat.methods.automatic import PredictionTable
 from orat.models.layers import nothing_dropped, seed_dropout
-from orat.noise.judge import RELIABLE, Verdict
+from orat.noise.judge import RELIABLE, Verdict, judge
 from orat.training.engine import Views
 from orat.training.learner import Learner, warm
 from orat.training.plan import Plan, groups_of
@@ -84,7 +84,7 @@ class ScoutLearner(Learner):
         """Averages the predictions, and judges the labels when due."""
         self.table.end_epoch()
         if self.epoch == self.epochs or is_due(self.epoch):
-            verdict = judged(self.predictions(), self.labels)
+            verdict = judge(self.predictions(), self.labels)
             flagged = verdict.flagged()
             if self.epoch <= self.falls and self.settled(verdict, flagged):
                 self.falls = float(self.epoch)

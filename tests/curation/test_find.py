@@ -26,8 +26,9 @@ from orat.core.console import SILENT
 from orat.curation.find import decision_of, saved_tensors
 from orat.curation.page import heat
 from orat.curation.page import page as page_of
-from orat.methods.automatic import average, judged
+from orat.methods.automatic import average
 from orat.noise.inject import symmetric
+from orat.noise.judge import judge
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
@@ -92,7 +93,7 @@ def test_a_run_of_an_incompatible_version_is_refused(plain: Path, tmp_path: Path
 def test_the_saved_verdict_is_that_on_the_averaged_predictions(automatic: Path) -> None:
     saved, labels = saved_by(automatic)
     found = orat.find_label_issues(automatic, device="cpu")
-    again = judged(saved["log_probs"], labels, saved["memory.average"].double().log_softmax(1))
+    again = judge(saved["log_probs"], labels, saved["memory.average"].double().log_softmax(1))
     wrong = again.p_wrong
     torch.testing.assert_close(found.verdict.p_wrong, wrong, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.verdict.noise_matrix, again.noise_matrix, atol=1e-6, rtol=0)

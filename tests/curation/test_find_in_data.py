@@ -23,7 +23,7 @@ from orat.cli.main import main
 from orat.core.console import SILENT
 from orat.curation.of_data import is_run
 from orat.curation.search import SETTINGS
-from orat.noise.judge import area
+from orat.noise.truth import area
 
 TESTS = Path(__file__).parents[1]
 SIZE, EACH, NAMES = 16, 60, ("dots", "stripes", "waves")

@@ -17,7 +17,6 @@ import orat
 from orat.core.console import SILENT
 from orat.core.errors import InputError
 from orat.methods import AT, ORAT
-from orat.methods.automatic import judged
 from orat.noise.judge import judge
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
@@ -92,7 +91,7 @@ def test_own_predictions_remove_what_their_average_says(tiny: str, tmp_path: Pat
 def test_scouts_alone_act_on_the_cross_fitted_predictions(tiny: str, tmp_path: Path) -> None:
     run, folder = trained(tiny, tmp_path / "scouts", ScoutsAlone(scout_epochs=16))
     state, labels = folder.load_tensors("state"), prepare(run).train.labels
-    verdict = judged(folder.load_tensors("predictions")["log_probs"], labels)
+    verdict = judge(folder.load_tensors("predictions")["log_probs"], labels)
     relabeled = verdict.flagged() & (verdict.confidence > 0.9)
     assert relabeled.any()
     assert torch.equal(state["labels"] != labels, relabeled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from orat.noise.judge import area, found_corrections, found_removed, lost_classes
+from orat.noise.truth import area, found_corrections, found_removed, lost_classes
 
 
 def test_removals_are_counted_and_compared_with_the_wrong_labels() -> None:

@@ -16,10 +16,11 @@ import orat.training.scouts
 from orat.core.types import Batch
 from orat.data.source import Dataset, relabel
 from orat.methods import AT, ORAT, ST
-from orat.methods.automatic import MEMORY, judged
+from orat.methods.automatic import MEMORY
 from orat.methods.base import Scouts
 from orat.models.layers import Dropout, dropouts
-from orat.noise.judge import Verdict, area
+from orat.noise.judge import Verdict, judge
+from orat.noise.truth import area
 from orat.training.cross_fit import cross_fit
 from orat.training.engine import Eager
 from orat.training.loop import EpochDone, fit
@@ -174,7 +175,7 @@ def test_labels_are_judged_after_epochs_that_come_less_and_less_often_and_after_
     def recording(log_probs: Tensor, labels: Tensor) -> Verdict:
         epochs.append(learner.epoch)
         assert torch.equal(log_probs, learner.predictions())
-        return judged(log_probs, labels)
+        return judge(log_probs, labels)
 
     monkeypatch.setattr(orat.training.scouts, "judged", recording)
     monkeypatch.setattr(learner, "settled", lambda *_: False)
@@ -191,7 +192,7 @@ def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Ver
     learner = learner_of(batch, epochs=30)
     learner.table["average"].copy_((6.0 * functional.one_hot(samples().y, CLASSES)).log_softmax(1)[:, None])
     learner.epoch, learner.numbers = epoch, dict(last)
-    return learner, judged(learner.predictions(), batch.y)
+    return learner, judge(learner.predictions(), batch.y)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_flagged_samples_are_not_learned_any_more() -> None:
     learner.table["average"].copy_((6.0 * functional.one_hot(batch.y, CLASSES)).log_softmax(1)[:, None])
     learner.close()
     flagged = ~learner.table["kept"]
-    assert torch.equal(flagged, judged(learner.predictions(), given.y).flagged())
+    assert torch.equal(flagged, judge(learner.predictions(), given.y).flagged())
     assert learner.numbers["cut"] == flagged.sum() > 0
     other = Batch(given.x, torch.where(flagged, 1 - given.y, given.y), given.id)
     for kept in (learner.table["kept"], KEPT):
@@ -320,7 +321,7 @@ def test_predictions_are_the_same_for_every_method_and_tell_wrong_labels(tiny: s
         parts = prepare(run)
         found.append(cross_fit(run, parts, folds=4, epochs=12, device="cpu"))
     assert torch.equal(*found)
-    verdict = judged(found[0], parts.train.labels)
+    verdict = judge(found[0], parts.train.labels)
     assert parts.train.wrong is not None
     score = area(verdict.score, parts.train.wrong)
     assert score is not None
