@@ -142,9 +142,10 @@ def print_found(title: str, found: LabelIssues) -> None:
               "confused_with": "mostly", "issues": "flagged"}  # fmt: skip
     rows = [row | {"estimated_share": f"{row['estimated_share']:.1%}"} for row in found.classes()]
     print_table(plain_table(f"{title}: estimated wrong labels by class", titles, rows))
-    titles = {"rank": "rank", "index": "index", "given_label": "label", "predicted_label": "predicted",
+    place = "index" if found.lines is None else "line"
+    titles = {"rank": "rank", place: place, "given_label": "label", "predicted_label": "predicted",
               "wrong": "wrong", "mean_loss": "mean loss", "path": "path"}  # fmt: skip
-    if found.paths is None:
+    if found.paths is None or place == "line":
         del titles["path"]
     rows = [
         row | {"wrong": f"{1 - row['label_quality']:.1%}", "mean_loss": f"{row['mean_loss']:.2f}"}

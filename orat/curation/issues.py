@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from orat.core.types import Labels
-from orat.data.source import Source
+from orat.data.source import Dataset, Source
 from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed
 from orat.noise.matrix import MIN_SAMPLES
 
@@ -54,6 +54,11 @@ class LabelIssues:
         return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
     @property
+    def lines(self) -> tuple[int, ...] | None:
+        """The lines of the samples in the file of a table."""
+        return self.samples.lines if isinstance(self.samples, Dataset) else None
+
+    @property
     def labels(self) -> Labels:
         """The labels as given."""
         return self.verdict.labels
@@ -80,11 +85,12 @@ class LabelIssues:
 
     def columns(self) -> dict[str, list[Any]]:
         """The table by columns, most likely wrong first."""
-        order, names, paths = self.order, self.names, self.paths
+        order, names, paths, lines = self.order, self.names, self.paths, self.lines
         n = len(order)
         quality = (1 - self.verdict.p_wrong[order]).clamp(0, 1).tolist()
         return {
             "index": self.id[order].tolist(),
+            "line": [None] * n if lines is None else [lines[place] for place in order.tolist()],
             "path": [""] * n if paths is None else [paths[place] for place in order.tolist()],
             "given_label": [names[label] for label in self.labels[order].tolist()],
             "predicted_label": [names[label] for label in self.predicted[order].tolist()],

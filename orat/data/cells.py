@@ -23,6 +23,11 @@ class Cells:
     columns: Mapping[str, Sequence[str]]
     places: Sequence[str]
 
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The number of each row: of its line in a text file, else from 0 on."""
+        return tuple(int(place.rpartition(" ")[2]) for place in self.places)
+
     def error(self, column: str, row: int, words: str) -> InputError:
         """The error for one cell."""
         return InputError(f"{self.file}, column {column!r}, {self.places[row]}: {words}")

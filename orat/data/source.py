@@ -57,6 +57,7 @@ class Dataset:
     paths: tuple[str, ...] | None = None
     domain: Domain = UNIT
     features: tuple[str, ...] | None = None  # the names of the columns of a table
+    lines: tuple[int, ...] | None = None  # of the rows in the file of a table; without lines, the rows from 0 on
 
     def __post_init__(self) -> None:
         n = len(self.images)
@@ -95,6 +96,7 @@ class Dataset:
             labels=self.labels[ids],
             truth=None if self.truth is None else self.truth[ids],
             paths=None if self.paths is None else tuple(self.paths[i] for i in ids.tolist()),
+            lines=None if self.lines is None else tuple(self.lines[i] for i in ids.tolist()),
         )
 
     def first(self, count: int) -> Dataset:

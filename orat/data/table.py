@@ -51,7 +51,7 @@ def read(file: Path, columns: Columns) -> Splits:
     values = torch.from_numpy(np.stack([numbers for _, numbers in features], 1))
     domain, line = domain_of([values[ids] for ids in parts.values()], places, columns, texts)
     names, rows = tuple(name for name, _ in features), tuple(cells.places)
-    whole = Dataset(values, labels, classes, paths=rows, domain=domain, features=names)
+    whole = Dataset(values, labels, classes, paths=rows, domain=domain, features=names, lines=cells.lines)
     split = {part: whole.take(ids) for part, ids in parts.items()}
     notes = (line, *left_out, *said)
     return Splits(split["train"], split.get("test"), split.get("validation"), notes)

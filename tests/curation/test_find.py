@@ -33,8 +33,8 @@ from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
 
 COLUMNS = [
-    "index", "path", "given_label", "predicted_label", "label_quality", "is_label_issue", "mean_loss", "times_cut",
-    "rank",
+    "index", "line", "path", "given_label", "predicted_label", "label_quality", "is_label_issue", "mean_loss",
+    "times_cut", "rank",
 ]  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
     rows = rows_of(tmp_path / "label-issues.csv")
     assert list(table) == COLUMNS
     for name in COLUMNS:
-        assert [str(value) for value in table[name]] == [row[name] for row in rows]
+        assert ["" if value is None else str(value) for value in table[name]] == [row[name] for row in rows]
     assert table["is_label_issue"][0] in (True, False)
 
 

@@ -187,8 +187,24 @@ def test_label_issues_name_the_lines_of_the_table(noisy: Path, clusters: str) ->
     found = orat.find_label_issues(noisy)
     for row in list(found)[:10]:
         assert row["is_label_issue"]
-        right = rows[int(row["path"].split()[1]) - 1].rpartition(",")[2]
+        right = rows[row["line"] - 1].rpartition(",")[2]
         assert row["given_label"] != right == row["predicted_label"]
+
+
+@pytest.mark.parametrize("titles", ["line,label", "path,label"])
+def test_labels_of_a_file_belong_to_lines_of_the_table(clusters: str, tmp_path: Path, titles: str) -> None:
+    before = splits_of(Run(data=clusters, method=orat.methods.AT(), **TARGET)).train
+    assert before.lines is not None and before.lines[0] >= 2
+    assert before.paths == tuple(f"line {line}" for line in before.lines)
+    keys = before.lines if titles.startswith("line") else before.paths
+    flipped = [f"{key},{'ab'[1 - label]}" for key, label in zip(keys, before.labels.tolist(), strict=True)]
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join([titles, *reversed(flipped)]))
+    train = prepare(quick(clusters, orat.methods.AT(), labels=str(file), **TARGET)).train
+    rows = Path(clusters).read_text().splitlines()
+    assert train.lines is not None
+    for line, label in zip(train.lines, train.labels.tolist(), strict=True):
+        assert rows[line - 1].rpartition(",")[2] != "ab"[label]
 
 
 def test_a_finished_run_is_evaluated_in_its_own_bounds_and_units(
