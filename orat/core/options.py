@@ -77,6 +77,12 @@ def radius(eps: float) -> str:
     return f"{eps:g}"
 
 
+def quotient(eps: float) -> str:
+    """A radius as text, which reads as the same number: 8/255 where this is shorter."""
+    pixels = f"{round(eps * PIXEL)}/{PIXEL}"
+    return pixels if in_pixels(eps, "linf") and number(pixels) == eps else str(eps)
+
+
 def in_pixels(eps: float, norm: str) -> bool:
     """Whether a radius is a quotient k/255 without a shorter decimal form; 51/255 is 0.2."""
     return norm == "linf" and not is_short(eps) and abs(round(eps * PIXEL) / PIXEL - eps) < 1e-6

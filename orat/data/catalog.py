@@ -78,6 +78,11 @@ def plugin(name: str) -> Plugin | None:
     return None if point is None else point.load()
 
 
+def is_published(data: Any) -> bool:
+    """Whether data have a name, so that their labels count as true; nobody vouches for the labels of other data."""
+    return isinstance(data, str) and (data in NAMES or plugin(data) is not None)
+
+
 def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None = None, **settings: Any) -> Splits:
     """The data set of a name, at a path, at module:attribute or file.py:attribute, or in memory.
 

@@ -91,7 +91,8 @@ def samples_of(path: Path, rows: list[Row], n: int, image_paths: tuple[str, ...]
     for position, (place, cells) in enumerate(rows):
         if len(cells) > 2 or len(cells) != len(rows[0][1]):
             raise InputError(
-                f"{path}, {place}: {len(cells)} columns: give every line `label`, `index,label`, `path,label` or `line,label`"
+                f"{path}, {place}: {len(cells)} columns: give every line `label`, `index,label`, `path,label` or "
+                "`line,label`"
             )
         if len(cells) == 1:
             samples.append(position)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
-from orat.core.options import check_choices, limits, option, size, size_text
+from orat.core.options import check_choices, limits, option, quotient, size, size_text
 from orat.data.catalog import NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
@@ -51,7 +51,7 @@ class Run:
     model: str | Any = option(
         None, "network, such as resnet18 (see `orat list models`), or module:function", type=str, shown="NAME"
     )
-    eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
+    eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255", write=quotient)
     norm: Literal["linf", "l2", "l1"] = option("linf", "norm of the radius")
     attack: str | Any | None = option(
         None, "training attack: a name (see `orat list attacks`), or your own, module:attribute or file.py:attribute",

@@ -119,7 +119,8 @@ def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
     if run.labels is not None:
         labels = from_file(run.labels, len(train), train.classes, train.paths)
         kept = (labels != LEFT_OUT).nonzero().flatten()
-        train = relabel(train.take(kept), labels[kept])
+        known, train = train.take(kept).truth, relabel(train.take(kept), labels[kept])
+        train = train if data.is_published(run.data) else replace(train, truth=known)
     return with_noise(train, run.noise, run.noise_rate, run.noise_seed), kept
 
 

@@ -12,7 +12,7 @@ import pytest
 from refusals import assert_refused_in_one_line
 
 from orat.core.errors import InputError
-from orat.core.options import number, radius, size, size_text
+from orat.core.options import number, quotient, radius, size, size_text
 from orat.methods import AT, ORAT, AoRR
 from orat.methods.base import Recorded
 from orat.training.defaults import DEFAULTS
@@ -105,6 +105,15 @@ def test_methods_refuse_nonsense(build: object, words: str) -> None:
 
 def test_numbers_are_read_as_people_write_them() -> None:
     assert number("8/255") == 8 / 255
+    for eps, text in (
+        (8 / 255, "8/255"),
+        (0.1, "0.1"),
+        (51 / 255, "0.2"),
+        (0.031, "0.031"),
+        (1, "1"),
+        (300.0, "300.0"),
+    ):
+        assert (quotient(eps), number(quotient(eps))) == (text, eps)
     assert number("0.1") == 0.1
     assert size("32x48") == (32, 48)
     assert size("32") == (32, 32)

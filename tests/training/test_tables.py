@@ -194,7 +194,8 @@ def test_label_issues_name_the_lines_of_the_table(noisy: Path, clusters: str) ->
 @pytest.mark.parametrize("titles", ["line,label", "path,label"])
 def test_labels_of_a_file_belong_to_lines_of_the_table(clusters: str, tmp_path: Path, titles: str) -> None:
     before = splits_of(Run(data=clusters, method=orat.methods.AT(), **TARGET)).train
-    assert before.lines is not None and before.lines[0] >= 2
+    assert before.lines is not None
+    assert before.lines[0] >= 2
     assert before.paths == tuple(f"line {line}" for line in before.lines)
     keys = before.lines if titles.startswith("line") else before.paths
     flipped = [f"{key},{'ab'[1 - label]}" for key, label in zip(keys, before.labels.tolist(), strict=True)]
