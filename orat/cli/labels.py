@@ -109,7 +109,7 @@ def find(arguments: Namespace) -> int:
     written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
     replace_file(written[-1], page(found, title, top).encode())
     if arguments.json:
-        rows = list(islice(found, PRINTED))
+        rows = [] if found.refusal else list(islice(found, PRINTED))
         print_json(found.summary() | {"notes": found.notes(), "most_suspicious": rows, "files": [*map(str, written)]})
         return 0
     print_found(title, found)
@@ -135,9 +135,17 @@ def subject_of(arguments: Namespace) -> dict[str, Any]:
 
 
 def print_found(title: str, found: LabelIssues) -> None:
-    """Prints the estimate for each class, the most suspicious samples, and the totals."""
+    """Prints the estimate for each class, the most suspicious samples, and the totals; no findings if unreliable."""
     from orat.curation.tables import headlines
 
+    if found.refusal is None:
+        print_findings(title, found)
+    for line in (*headlines(found), *found.notes()):
+        say(line)
+
+
+def print_findings(title: str, found: LabelIssues) -> None:
+    """Prints the estimate for each class, and the most suspicious samples."""
     titles = {"class": "class", "given": "labels", "estimated_wrong": "wrong", "estimated_share": "share",
               "confused_with": "mostly", "issues": "flagged"}  # fmt: skip
     rows = [row | {"estimated_share": f"{row['estimated_share']:.1%}"} for row in found.classes()]
@@ -152,8 +160,6 @@ def print_found(title: str, found: LabelIssues) -> None:
         for row in islice(found, PRINTED)
     ]
     print_table(plain_table(f"the {len(rows)} most suspicious labels, with the probability to be wrong", titles, rows))
-    for line in (*headlines(found), *found.notes()):
-        say(line)
 
 
 def fix(arguments: Namespace) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from orat.core.types import Labels
 from orat.data.source import Dataset, Source
-from orat.noise.judge import DOUBTED, RELIABLE, Verdict, area, found_removed
+from orat.noise.judge import DOUBTED, Verdict, area, found_removed
 from orat.noise.matrix import MIN_SAMPLES
 
 DIGITS = 6  # of numbers in tables
@@ -25,6 +25,13 @@ SOURCES = {
     "--held-out is better, with networks that were not trained on the samples they score.",
     GIVEN: "Scores come from the given predictions. They are right only if no network was trained on the samples that "
     "it predicted: a network agrees with wrong labels that it has learned.",
+}
+
+MORE = "Give more samples or more epochs."
+REMEDIES = {
+    "scout networks and network": "Give more samples or more epochs (--scout-epochs in the training), or try --held-out.",
+    "network": "Try --held-out, or train by --method orat.",
+    GIVEN: "Give predictions of a better network, or check that their columns and rows belong to these labels.",
 }
 
 
@@ -136,6 +143,7 @@ class LabelIssues:
             "noise_rate": self.verdict.noise_rate,
             "error": self.verdict.error,
             "reliability": self.verdict.reliability,
+            "unreliable": self.verdict.reason,
             "issues": int(self.flags.sum()),
             "classes": self.classes(),
             "truth": self.truth(),
@@ -151,6 +159,12 @@ class LabelIssues:
         rates = {"precision": found["precision"], "recall": found["recall"], "auc": auc}
         return {"wrong": found["flipped"], "wrong_share": share} | rates
 
+    @property
+    def refusal(self) -> str | None:
+        """The reason and the remedy where predictions are too unreliable to call labels wrong."""
+        reason = self.verdict.reason
+        return reason and f"These predictions cannot judge the labels: {reason}. {REMEDIES.get(self.judged_by, MORE)}"
+
     def notes(self) -> list[str]:
         """The source of the scores, and their limits."""
         lines = [*self.remarks, SOURCES[self.judged_by]]
@@ -161,9 +175,4 @@ class LabelIssues:
         few = [name for name, count in zip(self.names, counts, strict=True) if count < MIN_SAMPLES]
         if few:
             lines.append(f"Classes with fewer than {MIN_SAMPLES} samples have no score: {', '.join(few)}.")
-        if self.verdict.reliability < RELIABLE:
-            lines.append(
-                f"The predictions are unreliable: their reliability is {self.verdict.reliability:.0%}, and flags need "
-                f"{RELIABLE:.0%}. Right labels of hard samples have high scores, too."
-            )
         return lines

@@ -33,6 +33,7 @@ def page(found: LabelIssues, title: str, top: int = 100) -> str:
         title=title,
         headlines=headlines(found),
         notes=found.notes(),
+        unreliable=found.refusal,
         rows=found.classes(),
         classes=classes,
         heat=heat(found.verdict.noise_matrix) if len(classes) <= MOST_CLASSES else None,

@@ -47,6 +47,18 @@ class Verdict:
         low, high = self.noise_rate - Z95 * self.error, self.noise_rate + Z95 * self.error
         return max(low, 0.0), min(high, 1.0)
 
+    @property
+    def reason(self) -> str | None:
+        """The reason why labels should not be changed by this verdict; None if there is none."""
+        if self.reliability >= RELIABLE:
+            return None
+        return f"their reliability is {self.reliability:.0%}, and flags need {RELIABLE:.0%}"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether labels may be changed by this verdict."""
+        return self.reason is None
+
     def flagged(self, threshold: float = DOUBTED) -> Tensor:
         """Labels called wrong (n,): p_wrong above the threshold, limited by class; none if unreliable."""
         p_wrong, noise_matrix = self.p_wrong.float(), self.noise_matrix.float()  # no flag by rounding errors

@@ -266,10 +266,33 @@ def test_the_summary_is_printed_for_people_and_for_machines(
     assert all(Path(file).is_file() for file in content["files"])
 
 
+def test_an_unreliable_verdict_gives_its_reason_and_a_remedy_instead_of_findings(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"train --data {tiny} --method orat --scout-epochs 1 --epochs 1 --model mlp-16 --device cpu"
+    assert main([*words.split(), "--out", str(tmp_path / "a")]) == 0
+    assert "estimated wrong" not in (printed := capsys.readouterr()).out + printed.err
+    assert "cannot judge labels (their reliability is " in printed.err
+    assert main(["labels", "find", str(tmp_path / "a"), "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("These predictions cannot judge the labels: their reliability is ")
+    assert "flags need 50%. Give more samples or more epochs (--scout-epochs" in lines[0]
+    assert not any("estimated" in line or "suspicious" in line for line in lines)
+    page = (tmp_path / "a" / "label-issues" / "label-issues.html").read_text()
+    assert "cannot judge the labels" in page
+    assert "<figure" not in page
+    assert "<td" not in page
+    assert main(["labels", "find", str(tmp_path / "a"), "--device", "cpu", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["unreliable"].startswith("their reliability is")
+    assert content["most_suspicious"] == []
+
+
 def test_points_have_no_pictures_and_an_unknown_truth_is_not_shown(tmp_path: Path) -> None:
     run = Run(data="toy-balanced", method=orat.methods.AT(), epochs=3, seed=1)
     orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu")
+    found = replace(found, verdict=replace(found.verdict, reliability=0.9))
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text

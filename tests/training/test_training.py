@@ -250,4 +250,4 @@ def test_the_first_lines_name_method_network_data_and_radius(tiny: str, tmp_path
         assert heard.lines[0].startswith(words)
         assert "(270 train, 30 validation, 90 test), linf eps 0.1, 4 epochs, cpu, about " in heard.lines[0]
     assert heard.lines[1].startswith("cross-fitting 1/1  loss ")
-    assert heard.lines[2].startswith("orat: automatic, ")
+    assert heard.lines[2].startswith("orat: automatic; the scout networks cannot judge labels")
