@@ -29,7 +29,7 @@ SOURCES = {
 
 MORE = "Give more samples or more epochs."
 REMEDIES = {
-    "scout networks and network": "Give more samples or more epochs (--scout-epochs in the training), or try --held-out.",
+    "scout networks and network": "Give more samples, or more epochs (--scout-epochs in a training), or --held-out.",
     "network": "Try --held-out, or train by --method orat.",
     GIVEN: "Give predictions of a better network, or check that their columns and rows belong to these labels.",
 }

@@ -9,7 +9,7 @@ from orat.curation.issues import LabelIssues
 
 
 def headlines(found: LabelIssues) -> list[str]:
-    """The estimated noise and the number of flags, or why there are none; with the true labels, also precision and AUC."""
+    """The estimated noise and the flags, or why there are none; with true labels, also precision, recall and AUC."""
     if found.refusal is not None:
         return [found.refusal]
     summary = found.summary()

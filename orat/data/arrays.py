@@ -23,6 +23,11 @@ CHANNELS = (1, 3)
 KEYS = ("x_train", "y_train", "x_test", "y_test", "true_y_train", "class_names")
 BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
+PIXELS = (
+    "vectors in [0, 1] are taken as pixels: eps counts in units of the values; for standard deviations of each "
+    "feature, give bounds 0,1"
+)
+
 # The rounding error of pixels divided by 255 and saved as floats; half a level of 8 bits is 0.002.
 LOSSLESS = 1e-3
 LARGEST = float(np.finfo(np.float32).max)
@@ -55,7 +60,7 @@ def domain_within(file: str, parts: list[Array], columns: Columns) -> tuple[Doma
     if columns.target is not None or (columns != USUAL and parts[0].ndim != 2):
         raise InputError(f"target is for tables, bounds and frozen for tables and vectors: leave them out for {file}")
     if parts[0].ndim != 2 or (columns == USUAL and all(part.min() >= 0 and part.max() <= 1 for part in parts)):
-        return UNIT, ()
+        return UNIT, (PIXELS,) if parts[0].ndim == 2 else ()
     places = {str(place): (place,) for place in range(parts[0].shape[1])}
     domain, line = domain_of([torch.from_numpy(part) for part in parts], places, columns)
     return domain, (line,)

@@ -35,9 +35,10 @@ def first_line(run: Run, parts: Parts, state: State | None, device: torch.device
     counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
     counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
     details = "automatic" if state is None else state.describe()
+    eps = f"{radius(run.eps)}{parts.train.domain.unit}"
     return (
         f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {in_words(run.data)} "
-        f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {device.type}"
+        f"({', '.join(counts)}), {run.norm} eps {eps}, {run.epochs} epochs, {device.type}"
     )
 
 
@@ -46,7 +47,7 @@ def choices(run: Run, parts: Parts, device: torch.device, chosen: Collection[str
     train = parts.train
     words = {
         "model": str(in_words(run.model)),
-        "eps": f"eps {radius(run.eps)}",
+        "eps": f"eps {radius(run.eps)}{train.domain.unit}",
         "epochs": f"{run.epochs} epochs of {steps_per_epoch(len(train), run.batch_size)} steps",
         "batch_size": f"batch {run.batch_size}",
         "lr": f"lr {run.lr:g}",

@@ -143,7 +143,8 @@ def predict(
     data, bars = replace(data, labels=predictions.labels), BarsAlone(display.shown)
     name = certain if isinstance(certain, str) else type(certain).__name__
     stands = correct(network, data, {name: attack}, threat, run.seed, bars, precision="auto")[name]
-    return replace(predictions, certain=stands, attack=f"{name} of radius {radius(threat.eps)} in {threat.norm}")
+    words = f"{name} of radius {radius(threat.eps)}{domain.unit} in {threat.norm}"
+    return replace(predictions, certain=stands, attack=words)
 
 
 def threat_of(config: dict[str, Any], usual: Threat, eps: float | str | None) -> Threat:

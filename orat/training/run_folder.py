@@ -40,15 +40,16 @@ class RunFolder:
     def claimed(self, run: Run, train: Dataset) -> Iterator[None]:
         """Makes the folder this run's, for this process alone; refuses a folder with anything else in it."""
         self.check(run)
+        config, record, text = config_of(run, train), run.record(), as_toml(run).encode()  # refuse before writing
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             self.lock.acquire(blocking=False)
         except Timeout:
             raise InputError(f"{self.path} is in use by another process that trains this run: wait for it") from None
         try:
-            self.write_json("config.json", config_of(run, train))
-            self.write_json("run.json", run.record())
-            replace_file(self.path / "run.toml", as_toml(run).encode())
+            self.write_json("config.json", config)
+            self.write_json("run.json", record)
+            replace_file(self.path / "run.toml", text)
             yield
         finally:
             self.lock.release()

@@ -268,6 +268,7 @@ class Session:
             "run": run.id,
             "eps": run.eps,
             "norm": run.norm,
+            **({"unit": unit.strip()} if (unit := self.parts.train.domain.unit) else {}),
             "examples": len(self.parts.test) if self.parts.test else 0,
             "last": {"epoch": run.epochs, **self.accuracy(learner.model, "last epoch")},
             "chosen": None,

@@ -273,7 +273,7 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
     captured = capsys.readouterr()
     report = json.loads(next(Path("run/evaluations").glob("*/report.json")).read_text())
     lines = captured.out.splitlines()
-    assert lines[0] == "run: accuracy in % on 90 images"
+    assert lines[0] == "run: accuracy in % on 90 samples"
     head = next(i for i, line in enumerate(lines) if "95 % interval" in line)
     assert lines[head].split() == ["attack", "norm", "eps", "accuracy", "95", "%", "interval"]
     rows = lines[head + 2 : head + 6]

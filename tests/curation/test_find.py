@@ -276,7 +276,7 @@ def test_an_unreliable_verdict_gives_its_reason_and_a_remedy_instead_of_findings
     assert main(["labels", "find", str(tmp_path / "a"), "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("These predictions cannot judge the labels: their reliability is ")
-    assert "flags need 50%. Give more samples or more epochs (--scout-epochs" in lines[0]
+    assert "flags need 50%. Give more samples, or more epochs (--scout-epochs" in lines[0]
     assert not any("estimated" in line or "suspicious" in line for line in lines)
     page = (tmp_path / "a" / "label-issues" / "label-issues.html").read_text()
     assert "cannot judge the labels" in page

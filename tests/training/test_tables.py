@@ -208,6 +208,39 @@ def test_labels_of_a_file_belong_to_lines_of_the_table(clusters: str, tmp_path: 
         assert rows[line - 1].rpartition(",")[2] != "ab"[label]
 
 
+@pytest.mark.parametrize("settings", [{}, {"frozen": ("big",), "bounds": "none"}, {"frozen": ("small",)}])
+def test_data_read_with_other_bounds_or_frozen_columns_have_no_threat_of_the_run(
+    clusters: str, settings: dict[str, Any]
+) -> None:
+    run = Run(data=clusters, method=orat.methods.AT(), eps=0.2, target="kind", frozen=("big", "letter"))
+    other = orat.load_data(clusters, target="kind", **settings).test
+    again = "read them as the run does, by orat.load_data(..., bounds='data', frozen=('big', 'letter'))"
+    assert_refused_in_one_line(lambda: run.threat_in(other.domain), again)
+    same = orat.load_data(clusters, target="kind", frozen=("letter", "big")).test
+    assert run.threat_in(same.domain).scale == same.domain.scale
+
+
+def test_a_radius_of_a_table_is_printed_with_its_unit(
+    noisy: Path, clusters: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"train --data {clusters} --target kind --frozen big --method at --epochs 1 --device cpu --out {tmp_path}/a"
+    assert main(words.split()) == 0
+    printed = capsys.readouterr()
+    assert "linf eps 0.1 standard deviations, 1 epochs" in printed.err
+    assert "on 60 test samples; attacks: linf, eps 0.1 standard deviations\n" in printed.out
+    assert main(["evaluate", str(noisy), "--attacks", "fgsm", "--device", "cpu"]) == 0
+    assert "eps in standard deviations" in capsys.readouterr().out
+    assert str(orat.predict(noisy, clusters, certain="fgsm").attack) == "fgsm of radius 0.1 standard deviations in linf"
+
+
+def test_vectors_in_0_to_1_say_that_they_are_taken_as_pixels(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((40, 3), np.float32)
+    notes = orat.load_data((x, np.arange(40) % 2)).notes
+    assert [note for note in notes if "taken as pixels" in note and "give bounds 0,1" in note]
+    domain = orat.load_data((x, np.arange(40) % 2), bounds=(0.0, 1.0)).train.domain
+    assert domain.unit == " standard deviations"
+
+
 def test_a_finished_run_is_evaluated_in_its_own_bounds_and_units(
     noisy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
