@@ -23,7 +23,7 @@ WANTED = {
 def take_types(value: object) -> None:
     """Refuses a field of another type than its annotation says; lists become tuples, NumPy's numbers Python's.
 
-    A field with `as_text` takes numbers as texts, such as 8/255. Annotations other than those of `WANTED` are not checked.
+    A field with `as_text` takes numbers as texts, such as 8/255. Annotations besides those of `WANTED` are not checked.
     """
     hints = field_types(type(value))
     for one in fields(value):  # type: ignore[arg-type]

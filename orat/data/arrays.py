@@ -87,7 +87,7 @@ def samples_of(file: str, key: str, array: Array) -> Array:
     if array.size == 0:
         raise InputError(f"{name} is empty, of shape {array.shape}: give at least one sample")
     if array.dtype != np.uint8:
-        array = single(name, array)
+        array = single(name, pixels(name, array))
     if array.ndim == 2:
         if array.dtype == np.uint8:
             raise InputError(f"{name} is uint8 of shape {array.shape}: give images 3 or 4 axes, and vectors as floats")
@@ -95,8 +95,20 @@ def samples_of(file: str, key: str, array: Array) -> Array:
     return channels_first(name, array)
 
 
+def pixels(name: str, array: Array) -> Array:
+    """Integer images of 0 to 255 as uint8; all other arrays as they are."""
+    if array.dtype.kind not in "iu" or array.ndim < 3 or array.size == 0:
+        return array
+    low, high = array.min(), array.max()
+    if high == 1:
+        raise InputError(f"{name} holds integers up to 1: give pixels as integers up to 255, or as floats in [0, 1]")
+    return array.astype(np.uint8) if low >= 0 and high <= 255 else array
+
+
 def single(name: str, array: Array) -> Array:
     """The array as float32; images outside of [0, 1] are refused."""
+    if array.dtype == np.uint8:
+        return array
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {array.dtype}: give pixels as uint8, or floats in [0, 1]")
     low, high = float(array.min()), float(array.max())

@@ -33,9 +33,10 @@ FILES: Registry[Callable[..., Any]] = Registry(
         "objects": "orat.data.own:read",
     },
 )
+ANY_OBJECT = ("image_size", "target", "bounds", "frozen")  # which of them depends on the object
 USED = {  # settings that a kind of data has
     "images": ("image_size", "class_depth"), "listing": ("image_size",), "table": ("target", "bounds", "frozen"),
-    "arrays": ("bounds", "frozen"), "code": ("bounds", "frozen"), "objects": ("bounds", "frozen"),
+    "arrays": ("bounds", "frozen"), "code": ANY_OBJECT, "objects": ANY_OBJECT,
 }  # fmt: skip
 PUBLIC = tuple(READERS)
 NAMES = (*PUBLIC, "sample")

@@ -155,7 +155,7 @@ class Method:
 
     def filled(self, data: str) -> Self:
         """The method with its defaults for a data set."""
-        defaults = self.on_mnist if data in MNIST else self.elsewhere
+        defaults = self.on_mnist if isinstance(data, str) and data in MNIST else self.elsewhere
         missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
         return replace(self, **missing) if missing else self
 

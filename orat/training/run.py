@@ -143,7 +143,7 @@ class Run:
         return self.threat_within(UNIT)
 
     def threat_in(self, domain: Domain, share: float = 1.0) -> Threat:
-        """The attacks' radius, or a share of the radius, and norm, in the bounds and units of data read as the run does."""
+        """The attacks' radius, or a share of it, and norm, in the bounds and units of data read as by the run."""
         check_reading(self, domain)
         return self.threat_within(domain, share)
 
@@ -229,7 +229,7 @@ def check(run: Run) -> None:
     """Refuses values without a meaning."""
     if run.eps is not None and not run.eps >= 0:
         raise InputError(f"eps = {run.eps:g}: the radius of an attack is a number of 0 or more")
-    if run.data in NAMES and run.norm == "linf" and run.eps > 1:
+    if isinstance(run.data, str) and run.data in NAMES and run.norm == "linf" and run.eps > 1:
         raise InputError(f"eps = {run.eps:g}: images live in [0, 1], so the radius does; did you mean {run.eps:g}/255?")
     if not 0 <= run.noise_rate < 1:
         raise InputError(f"noise_rate = {run.noise_rate:g}: give a share in [0, 1), such as 0.4")
@@ -256,8 +256,8 @@ def check_reading(run: Run, domain: Domain) -> None:
     if (theirs.bounds, {*theirs.frozen}) != (run.bounds, {*run.frozen}):
         given = f"bounds={run.bounds!r}, frozen={run.frozen!r}"
         raise InputError(
-            f"the data were read with bounds={theirs.bounds!r}, frozen={theirs.frozen!r}, but the run has {given}: read "
-            f"them as the run does, by orat.load_data(..., {given})"
+            f"the data were read with bounds={theirs.bounds!r}, frozen={theirs.frozen!r}, but the run has {given}: "
+            f"read them as the run does, by orat.load_data(..., {given})"
         )
 
 

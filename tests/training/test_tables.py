@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from quick_runs import EVERY, assert_same, quick, train_until_stopped
@@ -27,6 +28,7 @@ from orat.methods.base import Method, Step
 from orat.training.loop import EpochDone
 from orat.training.observers import Guard
 from orat.training.run import Run
+from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, with_noise
 from orat.training.train import train
 
@@ -56,6 +58,17 @@ def test_every_method_trains_and_is_tested_on_a_table(clusters: str, tmp_path: P
     result = train(quick(clusters, EVERY[name], **TARGET), tmp_path, device="cpu", display=SILENT)
     assert result["last"]["natural"] >= 0.7
     assert {"fgsm", "pgd20", "cw"} < result["last"].keys()
+
+
+def test_a_data_frame_trains_as_its_file(clusters: str, tmp_path: Path) -> None:
+    frame, run = pd.read_csv(clusters), quick(clusters, orat.methods.ST(), epochs=1, milestones=(), **TARGET)
+    train(run, tmp_path / "file", device="cpu", display=SILENT)
+    train(replace(run, data=frame), tmp_path / "frame", device="cpu", display=SILENT)
+    weights = [RunFolder(tmp_path / name).load_tensors("model") for name in ("file", "frame")]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    found = orat.find_label_issues(tmp_path / "frame", data=frame, device="cpu")
+    first = next(iter(found))
+    assert frame["kind"][first["line"]] == first["given_label"]
 
 
 @dataclass(frozen=True)
