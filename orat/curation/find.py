@@ -122,4 +122,4 @@ def issues_of(parts: Parts, log_probs: Tensor, verdict: Verdict, judged_by: str)
     train = parts.train
     total = parts.left_out["of"] if parts.left_out else parts.total
     found = LabelIssues(train.classes, parts.ids, total, verdict, log_probs, verdict.flagged(), judged_by)
-    return replace(found, true_labels=train.truth, paths=train.paths, samples=train)
+    return replace(found, true_labels=train.truth, paths=train.paths, samples=train, tested=len(parts.test or ()))

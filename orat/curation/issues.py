@@ -41,7 +41,7 @@ class LabelIssues:
 
     names: tuple[str, ...]  # of the classes
     id: Tensor  # (n,) places in the data set as read
-    total: int  # samples in the data set as read
+    total: int  # samples in the training part as read
     verdict: Verdict
     log_probs: Tensor  # (n, classes) predictions
     flags: Tensor  # (n,) bool: labels called wrong
@@ -51,6 +51,7 @@ class LabelIssues:
     samples: Source | None = None  # for pictures, if there are any
     times_cut: Tensor | None = None  # (n,) epochs in which the method removed or relabeled a sample
     remarks: tuple[str, ...] = ()  # about the predictions as read
+    tested: int = 0  # samples of the test part, which no run judges
 
     def __len__(self) -> int:
         return len(self.id)
@@ -165,12 +166,25 @@ class LabelIssues:
         reason = self.verdict.reason
         return reason and f"These predictions cannot judge the labels: {reason}. {REMEDIES.get(self.judged_by, MORE)}"
 
+    def unjudged(self) -> list[str]:
+        """The numbers of samples without a score, and how they get one."""
+        lines, left = [], self.total - len(self)
+        if left and self.judged_by == GIVEN:
+            lines.append(f"Not judged: {left:,} of {self.total:,} samples, which have no label.")
+        elif left:
+            lines.append(
+                f"Not judged: {left:,} of {self.total:,} samples of the training part, which the run held out for "
+                "validation or left out. A run with --validation 0 judges the former."
+            )
+        if self.tested:
+            how = ": give all rows train in a column `split`." if self.lines else "."
+            lines.append(f"Not judged: {self.tested:,} samples of the test part. A run that trains on them does{how}")
+        return lines
+
     def notes(self) -> list[str]:
         """The source of the scores, and their limits."""
         lines = [*self.remarks, SOURCES[self.judged_by]]
-        if self.total > len(self):
-            reason = "have no label" if self.judged_by == GIVEN else "were not trained on"
-            lines.append(f"{self.total - len(self):,} of {self.total:,} samples {reason} and have no score.")
+        lines += self.unjudged()
         counts = torch.bincount(self.labels, minlength=len(self.names)).tolist()
         few = [name for name, count in zip(self.names, counts, strict=True) if count < MIN_SAMPLES]
         if few:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.data import catalog as data
+from orat.data.image_files import counted, first
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, Splits, relabel
@@ -26,6 +27,7 @@ from orat.models.external import is_own
 from orat.models.layers import Normalize
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
+from orat.noise.matrix import MIN_SAMPLES
 from orat.training.defaults import LARGEST, Facts
 from orat.training.probe import check_network
 from orat.training.record import in_words
@@ -108,9 +110,35 @@ def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None
     held_out = 0 if splits.validation else round(run.validation * len(full))
     if held_out >= len(full):
         raise InputError(f"validation = {run.validation:g} holds out all of {len(full)} samples: give a smaller share")
-    ids = order[held_out:].sort().values
-    validation = full.take(order[:held_out].sort().values) if held_out else splits.validation
+    chosen = spared(order, full.labels, held_out)
+    ids = order[~chosen].sort().values
+    validation = full.take(order[chosen].sort().values) if chosen.any() else splits.validation
     return Parts(full.take(ids), validation, splits.test, kept[ids], len(full), left_out)
+
+
+def spared(order: Tensor, labels: Tensor, held_out: int) -> Tensor:
+    """The mask of the first samples in an order, as many as held out; the last sample of a class stays for training."""
+    left, chosen = labels.bincount().tolist(), torch.zeros(len(order), dtype=torch.bool)
+    for place, label in enumerate(labels[order].tolist()):
+        if not held_out:
+            break
+        if left[label] > 1:
+            chosen[place] = True
+            left[label] -= 1
+            held_out -= 1
+    return chosen
+
+
+def few_samples(train: Dataset) -> list[str]:
+    """The line about classes with few training samples."""
+    counts = train.labels.bincount(minlength=len(train.classes)).tolist()
+    few = [f"{name} {count}" for name, count in zip(train.classes, counts, strict=True) if count < MIN_SAMPLES]
+    if not few:
+        return []
+    return [
+        f"{counted(few, 'class', 'classes')} with fewer than {MIN_SAMPLES} training samples: {first(few)}; a network "
+        "hardly learns such a class, and its labels are not judged"
+    ]
 
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:

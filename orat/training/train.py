@@ -44,7 +44,17 @@ from orat.training.probe import suited
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder, weights
-from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, state_of
+from orat.training.setup import (
+    Parts,
+    Plan,
+    affordable,
+    build_model,
+    few_samples,
+    plan_for,
+    prepare,
+    read_data,
+    state_of,
+)
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -98,7 +108,7 @@ def training(
     where, chosen = choose_device(device), run.unset
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
     session = Session(run, folder, prepare(run, splits=splits), where, display, engine, chosen)
-    session.notes += splits.notes
+    session.notes += [*splits.notes, *few_samples(session.parts.train)]
     return (yield from session.events(observers))
 
 

@@ -138,7 +138,8 @@ def test_a_plain_run_is_judged_by_its_own_network_and_a_note_says_so(
     printed = capsys.readouterr().out
     assert "in-sample" in printed
     assert "--held-out is better" in printed
-    assert "30 of 300 samples were not trained on and have no score." in printed
+    assert "Not judged: 30 of 300 samples of the training part, which the run held out for validation" in printed
+    assert "A run with --validation 0 judges the former.\nNot judged: 90 samples of the test part." in printed
     rows = rows_of(tmp_path / "new" / "a" / "label-issues.csv")
     assert {row["times_cut"] for row in rows} == {""}
     assert all((row["is_label_issue"] == "True") == (float(row["label_quality"]) < 0.5) for row in rows)
