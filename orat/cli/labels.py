@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orat.curation.issues import LabelIssues
 
 FORMATS = ("csv", "parquet")
+PAGE = "label-issues.html"
 PRINTED = 10  # samples
 
 
@@ -38,6 +39,7 @@ def add(commands: Any) -> None:
         "--out", metavar="DIR", help="folder of tables and page (default: label-issues in the run's folder, or beside "
         "the predictions)",
     )  # fmt: skip
+    one.add_argument("--again", action="store_true", help="replace tables and page if there are any")
     one.add_argument("--top", default="100", metavar="N", help="images on the page (default: 100)")
     one.add_argument("--format", default="csv", metavar="{csv,parquet}", help="of the table of samples (default: csv)")
     add_judging(one)
@@ -104,9 +106,11 @@ def find(arguments: Namespace) -> int:
     out = Path(arguments.out) if arguments.out else beside / "label-issues"
     if out.is_file():
         raise InputError(f"{out} is a file: give --out a folder")
+    if (out / PAGE).exists() and not arguments.again:
+        raise InputError(f"{out} has label issues already: give --out another folder, or --again to replace them")
     found = find_label_issues(display=Display(), **subject)
     out.mkdir(parents=True, exist_ok=True)
-    written = [*write_tables(found, out, arguments.format), out / "label-issues.html"]
+    written = [*write_tables(found, out, arguments.format), out / PAGE]
     replace_file(written[-1], page(found, title, top).encode())
     if arguments.json:
         rows = [] if found.refusal else list(islice(found, PRINTED))

@@ -15,6 +15,7 @@ from orat.core.types import Labels
 
 LEFT_OUT = -1  # in place of a label: the sample is removed from the training set
 TITLES = (("index", "label"), ("path", "label"), ("label",))  # optional first lines of a .csv file
+SHOWN = 10  # class names in an error
 LINE = ("line", "label")  # the first line of a .csv file with lines of a table
 
 # The place of a row in its file, such as "line 3", and its cells: a label, an index and a label, or a path and a label.
@@ -113,5 +114,7 @@ def classes_of(path: Path, rows: list[Row], class_names: tuple[str, ...]) -> lis
     known = by_index if numbers and not named else by_name
     for place, label in written:
         if label not in known:
-            raise InputError(f"{path}, {place}: label {label!r} is no class: give a name or 0..{len(class_names) - 1}")
+            names = ", ".join(class_names[:SHOWN]) + (", ..." if len(class_names) > SHOWN else "")
+            known_as = f"{names}, or 0..{len(class_names) - 1}"
+            raise InputError(f"{path}, {place}: label {label!r} is no class: give one of {known_as}")
     return [LEFT_OUT if cells[1:] == ("",) else known[cells[-1]] for _, cells in rows]

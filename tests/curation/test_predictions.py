@@ -159,7 +159,7 @@ def test_samples_without_a_label_are_not_judged(tmp_path: Path) -> None:
     pd.DataFrame({"index": range(1000), "label": texts}).to_csv(tmp_path / "labels.csv", index=False)
     found = orat.find_label_issues(predictions=PROBS, labels=tmp_path / "labels.csv")
     assert found.id.tolist() == list(range(30, 1000))
-    assert "30 of 1,000 samples have no label and have no score." in found.notes()
+    assert "Not judged: 30 of 1,000 samples, which have no label." in found.notes()
     assert torch.equal(found.verdict.p_wrong, orat.judge(PROBS[30:].log(), LABELS[30:]).p_wrong)
 
 
@@ -193,7 +193,7 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (torch.full((1000, 5), -torch.inf), LABELS, "rows of minus infinity alone"),
         (PROBS[:900], LABELS, "1000 labels for 900 samples"),
         (PROBS, LABELS[:900], "900 labels for 1000 samples"),
-        (PROBS, LABELS + 1, "label '5' is no class: give a name or 0..4"),
+        (PROBS, LABELS + 1, "labels up to 5, from 0 on, but the predictions have 5 columns: give a column"),
         (PROBS, LABELS - 1, "label '-1' is no class"),
         (PROBS[:, :1], LABELS, "has one class: give a column for each class, such as 1 - p and p"),
         (PROBS[:, 1], LABELS, "has the shape (1000,): give one row a sample and one column a class"),
@@ -201,6 +201,16 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (PROBS, LABELS * 0, "the labels are all of one class"),
         (PROBS, LABELS.double(), "labels are float64 of shape (1000,): give one class index or name per sample"),
         (PROBS, torch.nn.functional.one_hot(LABELS), "labels are int64 of shape (1000, 5)"),
+        (
+            PROBS[:, :3].log().softmax(1),
+            [NAMES[label] for label in LABELS.tolist()],
+            "labels of 5 classes (ant, bee, cat",
+        ),
+        (
+            PROBS[:, [2, 0, 1, 4, 3]],
+            [NAMES[label] for label in LABELS.tolist()],
+            "give the order as --classes, such as",
+        ),
         (PROBS, ["ant", "bee"] * 500, "labels names 2 classes (ant, bee) for 5 columns of predictions"),
         ([["a", "b"]] * 1000, LABELS, "could not convert string to float"),
         (PROBS, None, "give either the folder of a run, or predictions with labels"),

@@ -73,7 +73,7 @@ def test_a_written_csv_comes_back_in_any_order(tmp_path_factory, labels, shuffle
     [
         ("a.txt", b"0\n1\n2\n", r"a.txt has 3 labels for 4 samples"),
         ("a.txt", b"", r"a.txt has 0 labels for 4 samples"),
-        ("a.txt", b"0\n1\n3\n2\n", r"a.txt, line 3: label '3' is no class: give a name or 0..2"),
+        ("a.txt", b"0\n1\n3\n2\n", r"a.txt, line 3: label '3' is no class: give one of cat, dog, eel, or 0..2"),
         ("a.txt", b"0\n-1\n1\n2\n", r"a.txt, line 2: label '-1' is no class"),
         ("a.txt", b"cat\ndgo\neel\ncat\n", r"a.txt, line 2: label 'dgo' is no class"),
         ("a.txt", b"\xff\xfe\x00", r"a.txt is not a .txt file of labels: 'utf-8' codec"),

@@ -254,6 +254,20 @@ def test_vectors_in_0_to_1_say_that_they_are_taken_as_pixels(tmp_path: Path) -> 
     assert domain.unit == " standard deviations"
 
 
+def test_the_page_of_a_table_lists_rows_with_their_values(noisy: Path, clusters: str, tmp_path: Path) -> None:
+    out = ["labels", "find", str(noisy), "--out", str(tmp_path), "--top", "5"]
+    assert main(out) == 0
+    first = next(iter(orat.find_label_issues(noisy)))
+    small, middle, big, letter, kind = Path(clusters).read_text().splitlines()[first["line"] - 1].split(",")
+    text = (tmp_path / "label-issues.html").read_text()
+    row = next(line for line in text.splitlines() if line.startswith(f"<tr><th>1</th><td>{first['line']}</td>"))
+    cells = row.replace("</td></tr>", "").split("</td><td>")[1:]
+    assert cells[:2] == [first["given_label"], kind]
+    assert [float(cell) for cell in cells[4:7]] == pytest.approx([float(small), float(middle), float(big)], rel=1e-4)
+    assert cells[7:] == [letter]
+    assert text.count("<tr><th>") == 5 + 2 + 2 + 3
+
+
 def test_a_finished_run_is_evaluated_in_its_own_bounds_and_units(
     noisy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
