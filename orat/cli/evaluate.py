@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from orat.evaluation.report import Plan
 
 VALIDATION = (
-    "the data have no test part, so these are the validation samples of the run: the chosen epoch was chosen by them, and "
-    "their labels are as noisy as those of the training"
+    "the data have no test part, so these are the validation samples of the run: the chosen epoch was chosen by them, "
+    "and their labels are as noisy as those of the training"
 )
 EVALUATIONS = Path("runs") / "evaluations"  # of networks without a run folder
 

@@ -127,8 +127,8 @@ def check_guess(given: GivenPredictions, labels: Labels, names: tuple[str, ...])
     agreement, chance = float((predicted == labels).double().mean()), float(shares[0] @ shares[1])
     if agreement <= chance:
         raise InputError(
-            f"{given.name} does not name its columns: in the order of the alphabet ({shown(names)}), predictions agree with "
-            f"{agreement:.0%} of the labels, by chance {chance:.0%}: give the order as --classes, such as "
+            f"{given.name} does not name its columns: in the order of the alphabet ({shown(names)}), predictions agree "
+            f"with {agreement:.0%} of the labels, by chance {chance:.0%}: give the order as --classes, such as "
             f"--classes {','.join(reversed(names[:SHOWN]))}"
         )
 
@@ -140,8 +140,8 @@ def guessed_names(path: Path, rows: list[Row], columns: int) -> tuple[tuple[str,
         return tuple(map(str, range(columns))), []
     if len(found) != columns:
         raise InputError(
-            f"{path} names {len(found)} classes ({shown(found)}) for {columns} columns of predictions: give the class names "
-            "in the order of the columns, as in --classes cat,dog"
+            f"{path} names {len(found)} classes ({shown(found)}) for {columns} columns of predictions: give the class "
+            "names in the order of the columns, as in --classes cat,dog"
         )
     return tuple(found), [f"The columns are taken as the classes in the order of the alphabet: {shown(found)}."]
 

@@ -74,6 +74,9 @@ def load_arrays(file: Path) -> dict[str, Array]:
             content = np.load(stream, allow_pickle=False)
             if isinstance(content, np.ndarray):
                 raise InputError(f"{file} holds a single array: save with np.savez(file, x_train=..., y_train=...)")
+            if "x_train" not in content.files:
+                found = ", ".join(content.files) or "nothing"
+                raise InputError(f"{file} has no 'x_train', only {found}: save it with x_train=... and y_train=...")
             return {key: content[key] for key in KEYS if key in content.files}
     except InputError:
         raise

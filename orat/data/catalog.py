@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from orat.core.errors import InputError, unknown
+from orat.core.errors import InputError
 from orat.core.registry import IN_MEMORY, Registry, names_code, plugins
 from orat.data.reading import Reading, Size
 
@@ -43,7 +44,7 @@ NAMES = (*PUBLIC, "sample")
 PLUGINS = "orat.data"  # the group of entry points
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
-ENDINGS = "a .npz, .csv or .tar file"
+ENDINGS = "a .npz, .csv, .tsv, .parquet or .tar file"
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,11 @@ def load_path(name: str, path: Path, reading: Reading) -> Splits:
     if name.startswith(IN_MEMORY):
         raise InputError(f"the data were handed in as an object ({name}): hand the object in again")
     if not path.exists():
-        error = unknown("data set", name, names())
-        raise InputError(f"{error}; or give the path of an image folder, {ENDINGS}: there is no {path}")
+        near = get_close_matches(name, names(), n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = f"known are {', '.join(sorted(names()))}"
+        remedy = f"give an image folder, {ENDINGS}; {known}"
+        raise InputError(f"there is no {path}, nor a data set of this name: {hint}{remedy}")
     if path.suffix in TABLE_ENDINGS:
         lists_images = path.suffix == ".csv" and reading.target is None
         return read_as("listing" if lists_images else "table", path, name, reading)

@@ -12,9 +12,11 @@ from orat.attacks import PGD, suite
 from orat.attacks.base import GRADIENT, Adversary, Attack
 from orat.core.device import until_done
 from orat.core.options import radius
+from orat.data.image_files import counted, first
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ST, State
+from orat.noise.matrix import MIN_SAMPLES
 from orat.training.defaults import Facts
 from orat.training.engine import Execution, Views
 from orat.training.loop import arithmetic
@@ -56,6 +58,18 @@ def choices(run: Run, parts: Parts, device: torch.device, chosen: Collection[str
     }
     facts = Facts(parts.total, train.shape, len(train.classes), device.type)
     return f"chosen for {facts.words}: {', '.join(text for name, text in words.items() if name in chosen)}"
+
+
+def few_samples(train: Dataset) -> list[str]:
+    """The line about classes with few training samples."""
+    counts = train.labels.bincount(minlength=len(train.classes)).tolist()
+    few = [f"{name} {count}" for name, count in zip(train.classes, counts, strict=True) if count < MIN_SAMPLES]
+    if not few:
+        return []
+    return [
+        f"{counted(few, 'class', 'classes')} with fewer than {MIN_SAMPLES} training samples: {first(few)}; a network "
+        "hardly learns such a class, and its labels are not judged"
+    ]
 
 
 def expected(run: Run, parts: Parts, model: nn.Module, how: Execution, plan: Plan | None) -> str:

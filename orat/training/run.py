@@ -43,7 +43,8 @@ class Run:
 
     data: str | Any = option(
         "sample",
-        "data set: a name (see `orat list data`), an image folder, a .npz, .csv or .tar file, or module:attribute",
+        "data set: a name (see `orat list data`), an image folder, a .npz, .csv, .tsv, .parquet or .tar file, or "
+        "module:attribute",
         type=str, shown="NAME|PATH",
     )  # fmt: skip
     method: Method = option(

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.data import catalog as data
-from orat.data.image_files import counted, first
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset, Splits, relabel
@@ -27,7 +26,6 @@ from orat.models.external import is_own
 from orat.models.layers import Normalize
 from orat.models.quick_cnn import QuickCNN
 from orat.noise.inject import inject
-from orat.noise.matrix import MIN_SAMPLES
 from orat.training.defaults import LARGEST, Facts
 from orat.training.probe import check_network
 from orat.training.record import in_words
@@ -127,18 +125,6 @@ def spared(order: Tensor, labels: Tensor, held_out: int) -> Tensor:
             left[label] -= 1
             held_out -= 1
     return chosen
-
-
-def few_samples(train: Dataset) -> list[str]:
-    """The line about classes with few training samples."""
-    counts = train.labels.bincount(minlength=len(train.classes)).tolist()
-    few = [f"{name} {count}" for name, count in zip(train.classes, counts, strict=True) if count < MIN_SAMPLES]
-    if not few:
-        return []
-    return [
-        f"{counted(few, 'class', 'classes')} with fewer than {MIN_SAMPLES} training samples: {first(few)}; a network "
-        "hardly learns such a class, and its labels are not judged"
-    ]
 
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:

@@ -22,7 +22,7 @@ from orat.models.layers import dropouts
 from orat.training.cross_fit import scout_learner, scout_loader
 from orat.training.engine import Eager, Engine, Execution, execution, possible
 from orat.training.first_weights import load_first, origin_words
-from orat.training.forecast import choices, expected, first_line
+from orat.training.forecast import choices, expected, few_samples, first_line
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
 from orat.training.load import load_model
@@ -39,22 +39,12 @@ from orat.training.observers import (
     Warnings,
     by_name,
 )
-from orat.training.outcome import made_with, quality, state_tensors
+from orat.training.outcome import made_with, quality, radius_of, state_tensors
 from orat.training.probe import suited
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder, weights
-from orat.training.setup import (
-    Parts,
-    Plan,
-    affordable,
-    build_model,
-    few_samples,
-    plan_for,
-    prepare,
-    read_data,
-    state_of,
-)
+from orat.training.setup import Parts, Plan, affordable, build_model, plan_for, prepare, read_data, state_of
 
 FORMAT = 9  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
@@ -276,9 +266,7 @@ class Session:
         self.folder.save_tensors("state", state_tensors(learner.state, self.parts))
         result: Result = {
             "run": run.id,
-            "eps": run.eps,
-            "norm": run.norm,
-            **({"unit": unit.strip()} if (unit := self.parts.train.domain.unit) else {}),
+            **radius_of(run, self.parts.train),
             "examples": len(self.parts.test) if self.parts.test else 0,
             "last": {"epoch": run.epochs, **self.accuracy(learner.model, "last epoch")},
             "chosen": None,

@@ -64,7 +64,7 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 
 def test_every_trained_sample_has_a_row_with_the_numbers_of_the_run(automatic: Path, tiny: str) -> None:
-    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu"]) == 0
     rows = rows_of(automatic / "label-issues" / "label-issues.csv")
     saved, labels = saved_by(automatic)
     place = {index: i for i, index in enumerate(saved["id"].tolist())}
@@ -172,15 +172,27 @@ def test_issues_of_a_run_that_relabels_are_its_relabeled_samples(tiny: str, tmp_
 
 def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
     for ending in ("csv", "parquet"):
-        assert (
-            main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
-        )
+        assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--again"]) == 0
     table = pyarrow.parquet.read_table(tmp_path / "label-issues.parquet").to_pydict()
     rows = rows_of(tmp_path / "label-issues.csv")
     assert list(table) == COLUMNS
     for name in COLUMNS:
         assert ["" if value is None else str(value) for value in table[name]] == [row[name] for row in rows]
     assert table["is_label_issue"][0] in (True, False)
+
+
+def test_tables_and_page_are_replaced_only_if_asked(
+    automatic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["labels", "find", str(automatic), "--device", "cpu", "--out", str(tmp_path)]
+    assert main(words) == 0
+    (tmp_path / "label-issues.csv").write_text("notes of a person")
+    capsys.readouterr()
+    refusal = f"orat: {tmp_path} has label issues already: give --out another folder, or --again to replace them\n"
+    assert wrong(capsys, *words) == refusal
+    assert (tmp_path / "label-issues.csv").read_text() == "notes of a person"
+    assert main([*words, "--again"]) == 0
+    assert (tmp_path / "label-issues.csv").read_text().startswith("index,")
 
 
 def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None:
@@ -249,7 +261,7 @@ def test_a_page_without_truth_or_with_many_classes_says_so(automatic: Path) -> N
 def test_the_summary_is_printed_for_people_and_for_machines(
     automatic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     for words in (
         "estimated wrong labels by class",
@@ -260,7 +272,7 @@ def test_the_summary_is_printed_for_people_and_for_machines(
         "label-issues.html",
     ):
         assert words in printed
-    assert main(["labels", "find", str(automatic), "--device", "cpu", "--json"]) == 0
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scout networks and network")
     assert [row["rank"] for row in content["most_suspicious"]] == list(range(1, 11))
@@ -283,7 +295,7 @@ def test_an_unreliable_verdict_gives_its_reason_and_a_remedy_instead_of_findings
     assert "cannot judge the labels" in page
     assert "<figure" not in page
     assert "<td" not in page
-    assert main(["labels", "find", str(tmp_path / "a"), "--device", "cpu", "--json"]) == 0
+    assert main(["labels", "find", str(tmp_path / "a"), "--again", "--device", "cpu", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["unreliable"].startswith("their reliability is")
     assert content["most_suspicious"] == []

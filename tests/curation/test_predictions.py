@@ -23,6 +23,7 @@ from orat.curation.page import page as page_of
 NAMES = ("ant", "bee", "cat", "dog", "eel")
 TRUE = truth(1000)
 LABELS = flipped(TRUE, 0.2)
+NAMED = [NAMES[label] for label in LABELS.tolist()]
 LOGITS = logits(TRUE, 5.0)
 PROBS = LOGITS.double().softmax(1)
 
@@ -139,16 +140,29 @@ def test_rows_are_matched_by_index_and_by_path(tmp_path: Path) -> None:
     assert next(iter(by_path))["path"] == paths[next(iter(plain))["index"]]
 
 
+def test_given_classes_rename_the_columns_of_a_table(tmp_path: Path) -> None:
+    frame().rename(columns={"ant": "A", "bee": "B"}).to_csv(tmp_path / "probs.csv", index=False)
+    arguments: dict[str, Any] = {"predictions": tmp_path / "probs.csv", "labels": NAMED}
+    unknown = "label 'ant' is no class: give one of A, B, cat, dog, eel, or 0..4"
+    named = [name for name in NAMED if name == "ant"] + [name for name in NAMED if name != "ant"]
+    assert_refused_in_one_line(lambda: orat.find_label_issues(**{**arguments, "labels": named}), unknown)
+    found = orat.find_label_issues(**arguments, classes=NAMES)
+    assert torch.equal(found.flags, orat.judge(PROBS.log(), LABELS).flagged())
+    table = tmp_path / "probs.csv"
+    assert found.notes()[1] == (
+        f"The columns A, B, cat, dog, eel of {table} are taken as ant, bee, cat, dog, eel, as asked."
+    )
+
+
 def test_names_among_the_labels_are_sorted_unless_classes_are_given() -> None:
-    named = [NAMES[label] for label in LABELS.tolist()]
-    found = orat.find_label_issues(predictions=PROBS, labels=named)
+    found = orat.find_label_issues(predictions=PROBS, labels=NAMED)
     assert found.names == NAMES
     assert found.notes()[1] == (
         "The columns are taken as the classes in the order of the alphabet: ant, bee, cat, dog, eel."
     )
     order = [4, 2, 0, 1, 3]
     moved = orat.find_label_issues(
-        predictions=PROBS[:, order], labels=np.array(named), classes=[NAMES[i] for i in order]
+        predictions=PROBS[:, order], labels=np.array(NAMED), classes=[NAMES[i] for i in order]
     )
     assert torch.equal(moved.flags, found.flags)
     assert len(moved.notes()) == 2
@@ -203,12 +217,12 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (PROBS, torch.nn.functional.one_hot(LABELS), "labels are int64 of shape (1000, 5)"),
         (
             PROBS[:, :3].log().softmax(1),
-            [NAMES[label] for label in LABELS.tolist()],
+            NAMED,
             "labels of 5 classes (ant, bee, cat",
         ),
         (
             PROBS[:, [2, 0, 1, 4, 3]],
-            [NAMES[label] for label in LABELS.tolist()],
+            NAMED,
             "give the order as --classes, such as",
         ),
         (PROBS, ["ant", "bee"] * 500, "labels names 2 classes (ant, bee) for 5 columns of predictions"),

@@ -116,6 +116,11 @@ def test_any_bytes_survive_the_way_through_floats(values: list[int]) -> None:
     assert (arrays.as_bytes({"x_train": (pixels / 255).astype(np.float32)})["x_train"] == pixels).all()
 
 
+def test_arrays_of_other_names_are_named(tmp_path: Path) -> None:
+    file = save(tmp_path, images=GRAY, y_train=LABELS)
+    assert "has no 'x_train', only images, y_train: save it with x_train=... and y_train=..." in message(file)
+
+
 @pytest.mark.parametrize(
     ("x", "words"),
     [

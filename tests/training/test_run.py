@@ -146,6 +146,8 @@ def test_numbers_are_read_as_people_write_them() -> None:
     ):
         assert (quotient(eps), number(quotient(eps))) == (text, eps)
     assert number("0.1") == 0.1
+    for text, share in (("70%", "0.7"), ("12.5 %", "0.125")):
+        assert_refused_in_one_line(lambda text=text: number(text), f"{text!r} is not a number: write it as {share}")  # type: ignore[misc]
     assert size("32x48") == (32, 48)
     assert size("32") == (32, 32)
     assert size_text((32, 48)) == "32x48"
