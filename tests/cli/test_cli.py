@@ -367,7 +367,7 @@ def test_a_folder_of_two_classes_of_wide_images_with_labels_from_a_file(
     assert result["outliers"] == {
         "cut": 1,
         "of": 60,
-    }  # no precision: nobody says that the labels of the folders are true
+    }  # no precision: nobody vouches for the labels
     assert (~RunFolder(tmp_path / "run").load_tensors("state")["keep"]).nonzero().tolist() == [[3]]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["shape"] == [3, 20, 30]
 
