@@ -321,7 +321,7 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
 def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = (here / "run").rename(here / "[b]run[]")
     assert main(["evaluate", folder.name, "--attacks", "fgsm", "--examples", "10"]) == 0
-    assert capsys.readouterr().out.startswith("[b]run[]: accuracy in % on 10 images\n")
+    assert capsys.readouterr().out.startswith("[b]run[]: accuracy in % on 10 samples\n")
 
 
 def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

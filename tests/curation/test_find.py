@@ -349,7 +349,7 @@ def test_names_are_escaped_and_paths_are_shown(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_in_one_line(
     automatic: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
 ) -> None:
-    assert main(["labels", "find", str(automatic), "--device", "cpu", *more]) == 2
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu", *more]) == 2
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.err.count("\n") == 1
