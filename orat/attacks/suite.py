@@ -12,7 +12,7 @@ from orat.attacks.carlini_wagner import CarliniWagner
 from orat.attacks.own import as_attack
 from orat.attacks.pgd import PGD
 from orat.attacks.reference import AutoAttackReference
-from orat.core.errors import unknown
+from orat.core.errors import InputError, unknown
 from orat.core.losses import cw, margin
 from orat.core.registry import names_code, resolve
 
@@ -59,5 +59,5 @@ def check_names(names: Iterable[str]) -> None:
     """Refuses unknown names."""
     for name in names:
         if name not in ATTACKS and not ANY_PGD.fullmatch(name) and not names_code(name):
-            yours = "module:name or file.py:name (yours)"
-            raise unknown("attack", name, [*ATTACKS, "pgd50x10 (PGD: steps, restarts)", yours])
+            error = unknown("attack", name, ATTACKS)
+            raise InputError(f"{error}; also pgd50x10 (PGD: steps, restarts), and yours: module:name or file.py:name")

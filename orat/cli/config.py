@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from orat.core.errors import InputError
 from orat.core.files import read_bytes
-from orat.core.options import option
+from orat.core.options import flag, option
 from orat.core.registry import check_trust, plugins
 from orat.data.catalog import PLUGINS
 from orat.methods import METHODS
 from orat.training.run import Run
 from orat.training.text import declared_fields, method_class
-from orat.training.toml import texts_in
+from orat.training.toml import texts_in, without_objects
+
+RUN_FIELDS = frozenset(one.name for one in fields(Run))
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ def read_config(file: Path, given: Collection[str], methods: Collection[str], tr
     If the command names other methods, the fields of the file's own method are left out.
     """
     try:
-        table = read_toml(file)
+        table, objects = without_objects(read_toml(file))
+        check_objects({name: words for name, words in objects.items() if name in RUN_FIELDS}, given)
         own = table.get("method")
         for name, value in table.items():
             if name.replace("-", "_") not in given and not of_plugin(name, value):
@@ -53,12 +56,25 @@ def read_config(file: Path, given: Collection[str], methods: Collection[str], tr
             classes[own] = method_class(own)
         declared = declared_fields((*classes.values(), Run, Places))
         declared["method"] = declared["method"][0], str
+        if "method" in objects:  # whose fields are unknown; the command names another
+            table = {name: value for name, value in table.items() if name.replace("-", "_") in declared}
+        used = declared_fields((*(classes[name] for name in methods or classes), Run))
+        check_objects({name: words for name, words in objects.items() if name in used}, given)
         texts = texts_in(table, declared, own or next(iter(methods), None))
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    used = declared_fields((*(classes[name] for name in methods or classes), Run))
     places = {one.name: texts[one.name] for one in fields(Places) if one.name in texts}
     return Config({name: text for name, text in texts.items() if name in used}, places)
+
+
+def check_objects(objects: Mapping[str, str], given: Collection[str]) -> None:
+    """Refuses objects in memory that the file only names, unless the command gives the flag."""
+    for name, words in objects.items():
+        if name not in given:
+            raise InputError(
+                f"the {name.replace('_', ' ')} of the run was an object in memory ({words}): hand it in again from "
+                f"Python, or give {flag(name)}"
+            )
 
 
 def read_toml(file: Path) -> dict[str, Any]:

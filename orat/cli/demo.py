@@ -57,7 +57,7 @@ def show(results: dict[str, Any]) -> None:
     first = results["AT"]
     rows = {TITLES[name]: shares(result["last"]) for name, result in results.items()}
     title = f"MNIST sample, {NOISE_RATE:.0%} of the training labels wrong, last epoch"
-    print_accuracy(title, rows, first["eps"], first["norm"], first["examples"])
+    print_accuracy(title, rows, first)
     for name in ("ORAT", "ORAT-m"):
         for line in decision_lines(results[name]):
             say(f"{TITLES[name]}: {line}")

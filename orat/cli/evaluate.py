@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from orat.evaluation.report import Plan
 
 TEST_PART = "add a folder test/, a column split, arrays x_test and y_test, or give a pair (train, test)"
+VALIDATION = (
+    "the data have no test part, so these are the validation samples of the run: the chosen epoch was chosen by them, "
+    "and their labels are as noisy as those of the training"
+)
 EVALUATIONS = Path("runs") / "evaluations"  # of networks without a run folder
 
 
@@ -71,8 +75,10 @@ def run(arguments: Namespace) -> int:
     report = examine(subject.model, subject.test, plan, folder, Display(), arguments.again)
     drawn = write_curves(curves, subject.model, subject.test, plan.threat, plan.seed, folder, Display())
     report["warnings"] += [warning for curve in drawn for warning in curve["warnings"]]
+    if subject.part == "validation":
+        report["warnings"].insert(0, VALIDATION)
     if arguments.json:
-        print_json(report | {"folder": str(folder)} | ({"curves": drawn} if drawn else {}))
+        print_json(report | {"folder": str(folder), "part": subject.part} | ({"curves": drawn} if drawn else {}))
         return 0
     print_report(arguments.run or arguments.model, report)
     for curve in drawn:
@@ -90,6 +96,7 @@ class Subject:
     threat: Threat
     seed: int
     reports: Path
+    part: str = "test"  # of the data
 
 
 def subject_of(arguments: Namespace) -> Subject:
@@ -117,8 +124,25 @@ def of_run(arguments: Namespace, run: Run) -> Subject:
     folder, device = Path(arguments.run), choose_device(arguments.device)
     model = load_model(folder, arguments.weights or "last", arguments.device, arguments.model, arguments.trust)
     run, splits = read_data(replace(run, data=arguments.data or run.data), read(arguments, "data_dir", Path), device)
-    test = first_of_test(splits, run.data, read(arguments, "examples", whole))
-    return Subject(model, test, run.threat_in(test.domain), run.seed, folder / "evaluations")
+    test, part = tested(run, splits)
+    examples = read(arguments, "examples", whole)
+    test = test if examples is None else test.first(examples)
+    return Subject(model, test, run.threat_in(test.domain), run.seed, folder / "evaluations", part)
+
+
+def tested(run: Run, splits: Splits) -> tuple[Dataset, str]:
+    """The test part of the data of a run, or where there is none the validation part, and its name."""
+    from orat.training.setup import prepare
+
+    if splits.test is not None:
+        return splits.test, "test"
+    held_out = prepare(run, splits=splits).validation
+    if held_out is None:
+        raise InputError(
+            f"{run.data} has no test part, and the run held out no samples: add a folder test/ beside train/, or train "
+            "with --validation 0.1"
+        )
+    return held_out, "validation"
 
 
 def check_named(recorded: str, what: str, given: str | None, trust: bool) -> None:

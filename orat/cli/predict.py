@@ -67,6 +67,14 @@ def run(arguments: Namespace) -> int:
     return 1 if found.broken else 0
 
 
+def certain_words(certain: int, total: int, attack: str) -> str:
+    """The line about the predictions that an attack changes."""
+    if certain == total:
+        return f"all {total:,} predictions are certain: {attack} changes none"
+    others = "all" if certain == 0 else "the others"
+    return f"{certain:,} of {total:,} predictions are certain: {attack} changes {others}"
+
+
 def print_predictions(title: str, found: Predictions) -> None:
     """Prints the samples by predicted class, and the counts of certain, broken and skipped ones."""
     titles = {"class": "class", "samples": "samples", "mean_confidence": "mean confidence"}
@@ -75,9 +83,7 @@ def print_predictions(title: str, found: Predictions) -> None:
         titles["certain"] = "certain"
     print_table(plain_table(f"{title}: predictions for {len(found):,} samples", titles, rows))
     if found.certain is not None:
-        count = int(found.certain.sum())
-        rest = "the others" if count < len(found) else "none"
-        say(f"{count:,} of {len(found):,} predictions are certain: {found.attack} changes {rest}")
+        say(certain_words(int(found.certain.sum()), len(found), found.attack or ""))
     if found.skipped:
         say(f"files that are no images, skipped: {found.skipped:,}")
     if found.broken:

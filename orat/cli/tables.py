@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from orat.core.domain import unit_of
 from orat.core.options import in_pixels, radius, radius_label
 
 TITLES = {
@@ -48,8 +49,8 @@ def interval(low: float, high: float) -> str:
     return f"{percent(low)} - {percent(high)}"
 
 
-def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: float, norm: str, examples: int) -> None:
-    """Prints accuracy in percent: a row for each model, a column for each attack; radius and norm below."""
+def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], result: Mapping[str, Any]) -> None:
+    """Prints accuracy in percent: a row for each model, a column for each attack; radius and norm of a result below."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
@@ -58,7 +59,8 @@ def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], eps: flo
     for label, row in rows.items():
         table.add_row(escape(label), *(percent(row[name]) if name in row else "-" for name in columns))
     print_table(table)
-    say(f"accuracy in % on {examples:,} test samples; attacks: {norm}, eps {radius(eps)}")
+    eps = f"{radius(result['eps'])} {result.get('unit', '')}".strip()
+    say(f"accuracy in % on {result['examples']:,} test samples; attacks: {result['norm']}, eps {eps}")
 
 
 def print_report(title: str, report: Mapping[str, Any]) -> None:
@@ -69,7 +71,7 @@ def print_report(title: str, report: Mapping[str, Any]) -> None:
     if worst and len({row["robust"] for row in report["classes"]}) > 1:
         say(f"worst class: {worst['class']}, worst-case accuracy {worst['robust']:.2%}")
     if report["agreement"] is not None:
-        say(f"AutoAttack and the reference agree on {report['agreement']:.2%} of the images")
+        say(f"AutoAttack and the reference agree on {report['agreement']:.2%} of the samples")
     console = Console(highlight=False)
     for warning in report["warnings"]:
         console.print(f"warning: {warning}", markup=False, soft_wrap=not console.is_terminal)
@@ -78,9 +80,9 @@ def print_report(title: str, report: Mapping[str, Any]) -> None:
 def attack_table(title: str, report: Mapping[str, Any]) -> Table:
     """A row for each attack: norm, radius, accuracy with interval, and the accuracy after each part of AutoAttack."""
     table = Table(
-        title=f"{escape(title)}: accuracy in % on {report['examples']:,} images", title_justify="left", box=box.SIMPLE
+        title=f"{escape(title)}: accuracy in % on {report['examples']:,} samples", title_justify="left", box=box.SIMPLE
     )
-    for column in ("attack", "norm", "eps"):
+    for column in ("attack", "norm", f"eps{in_unit(report)}"):
         table.add_column(column)
     for column in ("accuracy", "95 % interval"):
         table.add_column(column, justify="right")
@@ -93,11 +95,17 @@ def attack_table(title: str, report: Mapping[str, Any]) -> Table:
     return table
 
 
+def in_unit(report: Mapping[str, Any]) -> str:
+    """The unit of the radius, for a title."""
+    unit = unit_of(report.get("scale"))
+    return f" in{unit}" if unit else ""
+
+
 def class_table(report: Mapping[str, Any]) -> Table:
     """A row for each class: natural and worst-case accuracy."""
     table = Table(box=box.SIMPLE)
     table.add_column("class")
-    for column in ("images", "natural", "worst case"):
+    for column in ("samples", "natural", "worst case"):
         table.add_column(column, justify="right")
     for row in report["classes"]:
         values = ("-" if row[name] is None else percent(row[name]) for name in ("natural", "robust"))
@@ -108,7 +116,7 @@ def class_table(report: Mapping[str, Any]) -> Table:
 def print_curve(curve: Mapping[str, Any]) -> None:
     """A curve as a table."""
     against = curve["against"]
-    fixed = "" if against == "eps" else f", eps {radius(curve['eps'])}"
+    fixed = in_unit(curve) if against == "eps" else f", eps {radius(curve['eps'])}{unit_of(curve.get('scale'))}"
     table = Table(
         title=f"accuracy in % against {against} ({curve['norm']}{fixed})", title_justify="left", box=box.SIMPLE
     )

@@ -62,9 +62,9 @@ def print_result(run: Run, result: dict[str, Any], out: Path) -> None:
             for which in ("last", "chosen")
             if result[which]
         }
-        print_accuracy(f"{run.data}, {title_of(run.method)}", rows, result["eps"], result["norm"], result["examples"])
+        print_accuracy(f"{run.data}, {title_of(run.method)}", rows, result)
     else:
-        say(f"{run.data} has no test images; the accuracy on validation is in history.jsonl")
+        say(f"{run.data} has no test part; the accuracy on validation is in history.jsonl")
     for line in decision_lines(result):
         say(line)
     say(f"run folder: {out}")
@@ -90,7 +90,7 @@ def train_several(arguments: Namespace) -> int:
     if tested:
         first = results[tested[0]]
         rows = {Path(folder).name: shares(results[folder]["last"]) for folder in tested}
-        print_accuracy("last epoch", rows, first["eps"], first["norm"], first["examples"])
+        print_accuracy("last epoch", rows, first)
     say(f"run folders: {out}")
     return int(bool(broken))
 

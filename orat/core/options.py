@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, field, fields
@@ -18,6 +19,7 @@ from orat.core.errors import InputError, unknown
 
 Reader = Callable[[str], Any]
 UNSET = "none"  # the text of None
+PERCENT = re.compile(r"([0-9]+\.?[0-9]*) ?%")
 PIXEL = 255  # a radius in linf is often a number of its 255ths
 
 
@@ -26,7 +28,9 @@ def number(text: str) -> float:
     try:
         return float(Fraction(text)) if "/" in text else float(text)
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"{text!r} is not a number: write it as 0.03 or 8/255") from None
+        share = PERCENT.fullmatch(text)
+        example = f"{float(share[1]) / 100:g}" if share else "0.03 or 8/255"
+        raise InputError(f"{text!r} is not a number: write it as {example}") from None
 
 
 def norm_of(given: object) -> str:
@@ -75,6 +79,12 @@ def radius(eps: float) -> str:
     if not is_short(eps) and abs(pixels - eps * PIXEL) < 1e-9:
         return f"{pixels}/{PIXEL} ({eps:.4f})"
     return f"{eps:g}"
+
+
+def quotient(eps: float) -> str:
+    """A radius as text, which reads as the same number: 8/255 where this is shorter."""
+    pixels = f"{round(eps * PIXEL)}/{PIXEL}"
+    return pixels if in_pixels(eps, "linf") and number(pixels) == eps else str(eps)
 
 
 def in_pixels(eps: float, norm: str) -> bool:

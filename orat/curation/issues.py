@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from orat.core.types import Labels
-from orat.data.source import Source
+from orat.data.source import Dataset, Source
 from orat.methods.automatic import average
 from orat.noise.evidence import MIN_SAMPLES
 from orat.noise.judge import DOUBTED, Verdict
@@ -33,6 +33,13 @@ SOURCES = {
     "it predicted: a network agrees with wrong labels that it has learned.",
 }
 
+MORE = "Give more samples or more epochs."
+REMEDIES = {
+    "scout networks and network": "Give more samples, or more epochs (--scout-epochs in a training), or --held-out.",
+    "network": "Try --held-out, or train by --method orat.",
+    GIVEN: "Give predictions of a better network, or check that their columns and rows belong to these labels.",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class LabelIssues:
@@ -40,7 +47,7 @@ class LabelIssues:
 
     names: tuple[str, ...]  # of the classes
     id: Tensor  # (n,) places in the data set as read
-    total: int  # samples in the data set as read
+    total: int  # samples in the training part as read
     verdict: Verdict
     log_probs: Tensor  # (n, classes) predictions
     flags: Tensor  # (n,) bool: labels called wrong
@@ -50,6 +57,7 @@ class LabelIssues:
     samples: Source | None = None  # for pictures, if there are any
     times_cut: Tensor | None = None  # (n,) epochs in which the method removed or relabeled a sample
     remarks: tuple[str, ...] = ()  # about the predictions as read
+    tested: int = 0  # samples of the test part, which no run judges
 
     def __len__(self) -> int:
         return len(self.id)
@@ -58,6 +66,11 @@ class LabelIssues:
         """The rows of the table, most likely wrong first."""
         columns = self.columns()
         return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+    @property
+    def lines(self) -> tuple[int, ...] | None:
+        """The lines of the samples in the file of a table."""
+        return self.samples.lines if isinstance(self.samples, Dataset) else None
 
     @property
     def labels(self) -> Labels:
@@ -86,11 +99,12 @@ class LabelIssues:
 
     def columns(self) -> dict[str, list[Any]]:
         """The table by columns, most likely wrong first."""
-        order, names, paths = self.order, self.names, self.paths
+        order, names, paths, lines = self.order, self.names, self.paths, self.lines
         n = len(order)
         quality = (1 - self.verdict.p_wrong[order]).clamp(0, 1).tolist()
         return {
             "index": self.id[order].tolist(),
+            "line": [None] * n if lines is None else [lines[place] for place in order.tolist()],
             "path": [""] * n if paths is None else [paths[place] for place in order.tolist()],
             "given_label": [names[label] for label in self.labels[order].tolist()],
             "predicted_label": [names[label] for label in self.predicted[order].tolist()],
@@ -136,6 +150,7 @@ class LabelIssues:
             "noise_rate": self.verdict.noise_rate,
             "error": self.verdict.error,
             "reliability": self.verdict.reliability,
+            "unreliable": self.verdict.reason,
             "issues": int(self.flags.sum()),
             "classes": self.classes(),
             "truth": self.truth(),
@@ -151,18 +166,35 @@ class LabelIssues:
         rates = {"precision": found["precision"], "recall": found["recall"], "auc": auc}
         return {"wrong": found["flipped"], "wrong_share": share} | rates
 
+    @property
+    def refusal(self) -> str | None:
+        """The reason and the remedy where predictions are too unreliable to call labels wrong."""
+        reason = self.verdict.reason
+        return reason and f"These predictions cannot judge the labels: {reason}. {REMEDIES.get(self.judged_by, MORE)}"
+
+    def unjudged(self) -> list[str]:
+        """The numbers of samples without a score, and how they get one."""
+        lines, left = [], self.total - len(self)
+        if left and self.judged_by == GIVEN:
+            lines.append(f"Not judged: {left:,} of {self.total:,} samples, which have no label.")
+        elif left:
+            lines.append(
+                f"Not judged: {left:,} of {self.total:,} samples of the training part, which the run held out for "
+                "validation or left out. A run with --validation 0 judges the former."
+            )
+        if self.tested:
+            how = ": give all rows train in a column `split`." if self.lines else "."
+            lines.append(f"Not judged: {self.tested:,} samples of the test part. A run that trains on them does{how}")
+        return lines
+
     def notes(self) -> list[str]:
         """The source of the scores, and their limits."""
         lines = [*self.remarks, SOURCES[self.judged_by]]
-        if self.total > len(self):
-            reason = "have no label" if self.judged_by == GIVEN else "were not trained on"
-            lines.append(f"{self.total - len(self):,} of {self.total:,} samples {reason} and have no score.")
+        lines += self.unjudged()
         counts = torch.bincount(self.labels, minlength=len(self.names)).tolist()
         few = [name for name, count in zip(self.names, counts, strict=True) if count < MIN_SAMPLES]
         if few:
             lines.append(f"Classes with fewer than {MIN_SAMPLES} samples have no score: {', '.join(few)}.")
-        if (why := self.verdict.reason) is not None:
-            lines.append(f"The predictions are unreliable: {why}. Right labels of hard samples have high scores, too.")
         return lines
 
 
@@ -171,4 +203,4 @@ def issues_of(parts: Parts, log_probs: Tensor, verdict: Verdict, judged_by: str)
     train = parts.train
     total = parts.left_out["of"] if parts.left_out else parts.total
     found = LabelIssues(train.classes, parts.ids, total, verdict, average(log_probs), verdict.flagged(), judged_by)
-    return replace(found, true_labels=train.truth, paths=train.paths, samples=train)
+    return replace(found, true_labels=train.truth, paths=train.paths, samples=train, tested=len(parts.test or ()))

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader
 from torch import Tensor
 
 from orat.curation.issues import LabelIssues
+from orat.curation.page_rows import suspicious
 from orat.curation.tables import headlines
 from orat.data.pictures import drawable, image_of, picture
 from orat.data.source import Source
@@ -23,15 +24,18 @@ def page(found: LabelIssues, title: str, top: int = 100) -> str:
     """The page of a run with this title and number of images."""
     templates = Environment(loader=PackageLoader("orat.curation", ""), autoescape=True, trim_blocks=True)
     classes, samples = found.names, found.samples
+    has_pictures = samples is not None and drawable(samples.shape)
     return templates.get_template("page.html").render(
         title=title,
         headlines=headlines(found),
         notes=found.notes(),
+        unreliable=found.refusal,
         rows=found.classes(),
         classes=classes,
         heat=heat(found.verdict.noise_matrix) if len(classes) <= MOST_CLASSES else None,
         shape=None if samples is None else samples.shape,
-        figures=None if samples is None or not drawable(samples.shape) else figures(found, samples, top),
+        figures=figures(found, samples, top) if samples is not None and has_pictures else None,
+        listed=None if has_pictures else suspicious(found, top),
     )
 
 

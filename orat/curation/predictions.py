@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from orat.core.errors import InputError
@@ -83,15 +84,53 @@ def read_labels(
 ) -> tuple[tuple[str, ...], Labels, list[str]]:
     """The class names, the labels (n,) with LEFT_OUT for samples without a label, and a line about a guessed order."""
     path, rows = (Path(labels), rows_of(Path(labels))) if isinstance(labels, str | Path) else in_memory(labels)
-    if classes is not None and given.classes is not None:
-        raise InputError(f"{given.name} names its classes: leave out other names of classes")
     columns = given.values.shape[1]
     names, lines = given.classes if classes is None else tuple(classes), list[str]()
+    if classes is not None and given.classes not in (None, names):
+        lines = [
+            f"The columns {shown(given.classes or ())} of {given.name} are taken as {shown(names or ())}, as asked."
+        ]
+    check_columns(path, rows, columns, names or ())
+    is_guess = names is None
     if names is None:
         names, lines = guessed_names(path, rows, columns)
     if len(set(names)) != columns:
         raise InputError(f"there are {len(set(names))} names of classes for {columns} columns: name each column once")
-    return names, labels_in(path, rows, len(given.values), names, given.paths), lines
+    labels = labels_in(path, rows, len(given.values), names, given.paths)
+    if is_guess and lines:
+        check_guess(given, labels, names)
+    return names, labels, lines
+
+
+def shown(names: Sequence[str]) -> str:
+    """The first names of classes."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def check_columns(path: Path, rows: list[Row], columns: int, names: Sequence[str]) -> None:
+    """Refuses labels of more classes than there are columns."""
+    found = sorted({cells[-1] for _, cells in rows} - {""})
+    numbers = all(name.isdigit() for name in found)
+    classes = max(map(int, found), default=0) + 1 if numbers else len(found)
+    if classes > columns and not set(found) <= set(names):
+        words = f"labels up to {classes - 1}, from 0 on" if numbers else f"labels of {classes} classes ({shown(found)})"
+        raise InputError(
+            f"{path} has {words}, but the predictions have {columns} columns: give a column for each class"
+        )
+
+
+def check_guess(given: GivenPredictions, labels: Labels, names: tuple[str, ...]) -> None:
+    """Refuses an order of the columns by which predictions agree with the labels no more than by chance."""
+    kept = labels != LEFT_OUT
+    predicted, labels = given.values[kept].argmax(1), labels[kept]
+    shares = [torch.bincount(values, minlength=len(names)).double() / len(labels) for values in (predicted, labels)]
+    agreement, chance = float((predicted == labels).double().mean()), float(shares[0] @ shares[1])
+    if agreement <= chance:
+        raise InputError(
+            f"{given.name} does not name its columns: in the order of the alphabet ({shown(names)}), predictions agree "
+            f"with {agreement:.0%} of the labels, by chance {chance:.0%}: give the order as --classes, such as "
+            f"--classes {','.join(reversed(names[:SHOWN]))}"
+        )
 
 
 def guessed_names(path: Path, rows: list[Row], columns: int) -> tuple[tuple[str, ...], list[str]]:
@@ -99,13 +138,12 @@ def guessed_names(path: Path, rows: list[Row], columns: int) -> tuple[tuple[str,
     found = sorted({cells[-1] for _, cells in rows} - {""})
     if all(name.removeprefix("-").isdigit() for name in found):
         return tuple(map(str, range(columns))), []
-    shown = ", ".join(found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
     if len(found) != columns:
         raise InputError(
-            f"{path} names {len(found)} classes ({shown}) for {columns} columns of predictions: give the class names "
-            "in the order of the columns, as in --classes cat,dog"
+            f"{path} names {len(found)} classes ({shown(found)}) for {columns} columns of predictions: give the class "
+            "names in the order of the columns, as in --classes cat,dog"
         )
-    return tuple(found), [f"The columns are taken as the classes in the order of the alphabet: {shown}."]
+    return tuple(found), [f"The columns are taken as the classes in the order of the alphabet: {shown(found)}."]
 
 
 def in_memory(labels: Any) -> tuple[Path, list[Row]]:

@@ -9,7 +9,9 @@ from orat.curation.issues import LabelIssues
 
 
 def headlines(found: LabelIssues) -> list[str]:
-    """The estimated noise and the number of flags; with the true labels, also precision, recall and AUC."""
+    """The estimated noise and the flags, or why there are none; with true labels, also precision, recall and AUC."""
+    if found.refusal is not None:
+        return [found.refusal]
     summary = found.summary()
     lines = [
         f"{summary['noise_rate']:.1%} (± {summary['error']:.1%}) of the {len(found):,} labels are estimated to be "

@@ -24,6 +24,11 @@ CHANNELS = (1, 3)
 KEYS = ("x_train", "y_train", "x_test", "y_test", "true_y_train", "class_names")
 BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
+PIXELS = (
+    "vectors in [0, 1] are taken as pixels: eps counts in units of the values; for standard deviations of each "
+    "feature, give bounds 0,1"
+)
+
 # The rounding error of pixels divided by 255 and saved as floats; half a level of 8 bits is 0.002.
 LOSSLESS = 1e-3
 LARGEST = float(np.finfo(np.float32).max)
@@ -66,7 +71,7 @@ def domain_within(file: str, parts: list[Array], columns: Columns) -> tuple[Doma
     if columns.target is not None or (columns != USUAL and parts[0].ndim != 2):
         raise InputError(f"target is for tables, bounds and frozen for tables and vectors: leave them out for {file}")
     if parts[0].ndim != 2 or (columns == USUAL and all(part.min() >= 0 and part.max() <= 1 for part in parts)):
-        return UNIT, ()
+        return UNIT, (PIXELS,) if parts[0].ndim == 2 else ()
     places = {str(place): (place,) for place in range(parts[0].shape[1])}
     domain, line = domain_of([torch.from_numpy(part) for part in parts], places, columns)
     return domain, (line,)
@@ -80,6 +85,9 @@ def load_arrays(file: Path) -> dict[str, Array]:
             content = np.load(stream, allow_pickle=False)
             if isinstance(content, np.ndarray):
                 raise InputError(f"{file} holds a single array: save with np.savez(file, x_train=..., y_train=...)")
+            if "x_train" not in content.files:
+                found = ", ".join(content.files) or "nothing"
+                raise InputError(f"{file} has no 'x_train', only {found}: save it with x_train=... and y_train=...")
             return {key: content[key] for key in KEYS if key in content.files}
     except InputError:
         raise
@@ -93,7 +101,7 @@ def samples_of(file: str, key: str, array: Array) -> Array:
     if array.size == 0:
         raise InputError(f"{name} is empty, of shape {array.shape}: give at least one sample")
     if array.dtype != np.uint8:
-        array = single(name, array)
+        array = single(name, pixels(name, array))
     if array.ndim == 2:
         if array.dtype == np.uint8:
             raise InputError(f"{name} is uint8 of shape {array.shape}: give images 3 or 4 axes, and vectors as floats")
@@ -101,8 +109,20 @@ def samples_of(file: str, key: str, array: Array) -> Array:
     return channels_first(name, array)
 
 
+def pixels(name: str, array: Array) -> Array:
+    """Integer images of 0 to 255 as uint8; all other arrays as they are."""
+    if array.dtype.kind not in "iu" or array.ndim < 3 or array.size == 0:
+        return array
+    low, high = array.min(), array.max()
+    if high == 1:
+        raise InputError(f"{name} holds integers up to 1: give pixels as integers up to 255, or as floats in [0, 1]")
+    return array.astype(np.uint8) if low >= 0 and high <= 255 else array
+
+
 def single(name: str, array: Array) -> Array:
     """The array as float32; images outside of [0, 1] are refused."""
+    if array.dtype == np.uint8:
+        return array
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {array.dtype}: give pixels as uint8, or floats in [0, 1]")
     low, high = float(array.min()), float(array.max())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from orat.core.errors import InputError, unknown
+from orat.core.errors import InputError
 from orat.core.registry import IN_MEMORY, Registry, names_code, plugins
 from orat.data.reading import Reading, Size
 
@@ -33,16 +34,17 @@ FILES: Registry[Callable[..., Any]] = Registry(
         "objects": "orat.data.own:read",
     },
 )
+ANY_OBJECT = ("image_size", "target", "bounds", "frozen")  # which of them depends on the object
 USED = {  # settings that a kind of data has
     "images": ("image_size", "class_depth"), "listing": ("image_size",), "table": ("target", "bounds", "frozen"),
-    "arrays": ("bounds", "frozen"), "code": ("bounds", "frozen"), "objects": ("bounds", "frozen"),
+    "arrays": ("bounds", "frozen"), "code": ANY_OBJECT, "objects": ANY_OBJECT,
 }  # fmt: skip
 PUBLIC = tuple(READERS)
 NAMES = (*PUBLIC, "sample")
 PLUGINS = "orat.data"  # the group of entry points
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
-ENDINGS = "a .npz, .csv or .tar file"
+ENDINGS = "a .npz, .csv, .tsv, .parquet or .tar file"
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ def plugin(name: str) -> Plugin | None:
     """The plug-in of a data set, if the name has a plug-in."""
     point = plugins(PLUGINS).get(name.partition(":")[0])
     return None if point is None else point.load()
+
+
+def is_published(data: Any) -> bool:
+    """Whether data have a name, so that their labels count as true; nobody vouches for the labels of other data."""
+    return isinstance(data, str) and (data in NAMES or plugin(data) is not None)
 
 
 def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None = None, **settings: Any) -> Splits:
@@ -162,8 +169,11 @@ def load_path(name: str, path: Path, reading: Reading) -> Splits:
     if name.startswith(IN_MEMORY):
         raise InputError(f"the data were handed in as an object ({name}): hand the object in again")
     if not path.exists():
-        error = unknown("data set", name, names())
-        raise InputError(f"{error}; or give the path of an image folder, {ENDINGS}: there is no {path}")
+        near = get_close_matches(name, names(), n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = f"known are {', '.join(sorted(names()))}"
+        remedy = f"give an image folder, {ENDINGS}; {known}"
+        raise InputError(f"there is no {path}, nor a data set of this name: {hint}{remedy}")
     if path.suffix in TABLE_ENDINGS:
         return read_as("listing" if lists_images(path, reading.target) else "table", path, name, reading)
     if path.suffix == ".py":

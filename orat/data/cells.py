@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from orat.core.errors import InputError, line_of
 from orat.core.files import require
 
 SEPARATORS = ",;\t"
+NAMED = 5  # cells in a line; further cells are counted
 MISSING = ("", "nan", "na", "n/a", "null", "?")  # in small letters
 
 
@@ -19,19 +21,28 @@ MISSING = ("", "nan", "na", "n/a", "null", "?")  # in small letters
 class Cells:
     """The texts of a table by column, and the place of each row, such as "line 2"."""
 
-    file: Path
+    file: Path | str  # or what error messages call a data frame
     columns: Mapping[str, Sequence[str]]
     places: Sequence[str]
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The number of each row: of its line in a text file, else from 0 on."""
+        return tuple(int(place.rpartition(" ")[2]) for place in self.places)
 
     def error(self, column: str, row: int, words: str) -> InputError:
         """The error for one cell."""
         return InputError(f"{self.file}, column {column!r}, {self.places[row]}: {words}")
 
-    def refuse_missing(self, column: str) -> None:
-        """Refuses a column with a cell that has no value."""
-        for row, text in enumerate(self.columns[column]):
-            if text.lower() in MISSING:
-                raise self.error(column, row, "the value is missing: fill it in, or remove the row or the column")
+    def refuse_missing(self) -> None:
+        """Refuses cells without a value, all at once."""
+        rows = range(len(self.places))
+        empty = [(row, name) for row in rows for name, cells in self.columns.items() if cells[row].lower() in MISSING]
+        if empty:
+            some = "; ".join(f"column {name!r}, {self.places[row]}" for row, name in empty[:NAMED])
+            more = f" and {len(empty) - NAMED:,} more" if len(empty) > NAMED else ""
+            count = "the value is missing" if len(empty) == 1 else f"{len(empty):,} values are missing"
+            raise InputError(f"{self.file}, {some}{more}: {count}; fill in, or remove the rows or the columns")
 
 
 def cells_of(file: Path) -> Cells:
@@ -75,16 +86,31 @@ def parquet_cells(file: Path) -> Cells:
     return Cells(file, dict(zip(names, columns, strict=True)), [f"row {row}" for row in range(table.num_rows)])
 
 
+def frame_cells(frame: Any, name: str) -> Cells:
+    """The cells of a data frame; rows count from 0, as its index usually does."""
+    names = checked(name, [str(title) for title in frame.columns], has_header=True)
+    columns = [[text_in(value) for value in frame[title].to_list()] for title in frame.columns]
+    if not len(frame):
+        raise InputError(f"{name} has no rows: give a table with one sample a row")
+    return Cells(name, dict(zip(names, columns, strict=True)), [f"row {row}" for row in range(len(frame))])
+
+
+def text_in(value: Any) -> str:
+    """The text of a value in a data frame; empty for the signs of a missing value."""
+    text = "" if value is None else str(value).strip()
+    return "" if not isinstance(value, str) and text in ("<NA>", "NaT") else text
+
+
 def separator_of(header: str) -> str:
     """The separator that gives the most columns."""
     return max(SEPARATORS, key=lambda one: len(next(csv.reader([header], delimiter=one), [])))
 
 
-def checked(file: Path, names: list[str]) -> list[str]:
+def checked(file: Path | str, names: list[str], has_header: bool = False) -> list[str]:
     """The names of the columns, each given once; only the first column may have none, as pandas writes its index."""
     if len(names) < 2:
         raise InputError(f"{file} has one column, {names[0]!r}: separate columns by comma, semicolon or tab")
-    if all(number_in(name) is not None for name in names):
+    if not has_header and all(number_in(name) is not None for name in names):
         raise InputError(f"{file} has no header, only numbers: write the names of the columns into its first line")
     for place, name in enumerate(names):
         if not name and place:

@@ -44,7 +44,7 @@ def domain_of(
         f"{int((~frozen).sum())} of {len(frozen)} features can be attacked, in standard deviations of each; "
         f"bounds: {bounds_in_words(columns)}{words(still, '; frozen: ')}"
     )
-    return Domain(low, high, tuple(scale.masked_fill(frozen, 0).tolist())), line
+    return Domain(low, high, tuple(scale.masked_fill(frozen, 0).tolist()), columns), line
 
 
 def bounds_of(

@@ -79,7 +79,8 @@ def common_shape(found: Found, heads: Heads, reading: Reading) -> Shape:
     is_chosen = reading.image_size is None and set(sizes) != {size}
     transparent = [path for path, head in whole.items() if head.has_alpha]
     notes = [size_words(sizes, size, reading.largest)] if is_chosen else []
-    notes += [f"{counted(transparent, 'transparent image')} laid on white"] if transparent else []
+    alpha = f"{counted(transparent, 'image')} with an alpha channel: pixels that are transparent are laid on white"
+    notes += [alpha] if transparent else []
     return Shape(1 if all(head.is_gray for head in whole.values()) else 3, size, is_chosen, tuple(notes))
 
 

@@ -154,9 +154,9 @@ def skipped_words(skipped: Sequence[str]) -> list[str]:
     return [f"{counted(skipped, 'file')} skipped: {first(skipped)}"] if skipped else []
 
 
-def counted(items: Sequence[object], noun: str) -> str:
+def counted(items: Sequence[object], noun: str, plural: str | None = None) -> str:
     """A number of things."""
-    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
+    return f"{len(items):,} {noun if len(items) == 1 else plural or f'{noun}s'}"
 
 
 def first(names: Sequence[str]) -> str:

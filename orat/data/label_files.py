@@ -15,6 +15,8 @@ from orat.core.types import Labels
 
 LEFT_OUT = -1  # in place of a label: the sample is removed from the training set
 TITLES = (("index", "label"), ("path", "label"), ("label",))  # optional first lines of a .csv file
+SHOWN = 10  # class names in an error
+LINE = ("line", "label")  # the first line of a .csv file with lines of a table
 
 # The place of a row in its file, such as "line 3", and its cells: a label, an index and a label, or a path and a label.
 Row = tuple[str, tuple[str, ...]]
@@ -67,6 +69,8 @@ def read_csv(path: Path) -> list[Row]:
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         reader = csv.reader(file)
         rows = [(f"line {reader.line_num}", tuple(cell.strip() for cell in row)) for row in reader if any(row)]
+    if rows and rows[0][1] == LINE:
+        return [(place, (f"line {cells[0]}", *cells[1:])) for place, cells in rows[1:]]
     return rows[1:] if rows and rows[0][1] in TITLES else rows
 
 
@@ -88,7 +92,8 @@ def samples_of(path: Path, rows: list[Row], n: int, image_paths: tuple[str, ...]
     for position, (place, cells) in enumerate(rows):
         if len(cells) > 2 or len(cells) != len(rows[0][1]):
             raise InputError(
-                f"{path}, {place}: {len(cells)} columns: give every line `label`, `index,label` or `path,label`"
+                f"{path}, {place}: {len(cells)} columns: give every line `label`, `index,label`, `path,label` or "
+                "`line,label`"
             )
         if len(cells) == 1:
             samples.append(position)
@@ -109,5 +114,7 @@ def classes_of(path: Path, rows: list[Row], class_names: tuple[str, ...]) -> lis
     known = by_index if numbers and not named else by_name
     for place, label in written:
         if label not in known:
-            raise InputError(f"{path}, {place}: label {label!r} is no class: give a name or 0..{len(class_names) - 1}")
+            names = ", ".join(class_names[:SHOWN]) + (", ..." if len(class_names) > SHOWN else "")
+            known_as = f"{names}, or 0..{len(class_names) - 1}"
+            raise InputError(f"{path}, {place}: label {label!r} is no class: give one of {known_as}")
     return [LEFT_OUT if cells[1:] == ("",) else known[cells[-1]] for _, cells in rows]

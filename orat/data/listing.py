@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orat.core.errors import InputError, line_of, unknown
+from orat.data.cells import separator_of
 from orat.data.classes import in_order
 from orat.data.folder import heads_of, resident
 from orat.data.image_files import FOLDERS, TRAIN, File, Found, counted, first
@@ -53,10 +54,14 @@ def rows_of(file: Path) -> list[Row]:
     """The rows of the file below its line of titles."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream, strict=True)
+            separator = separator_of(stream.readline())
+            stream.seek(0)
+            reader = csv.reader(stream, delimiter=separator, strict=True)
             lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{file} is no .csv file ({line_of(error)}): save it as comma-separated text") from error
+        raise InputError(
+            f"{file} is no .csv file ({line_of(error)}): save it as text with commas or semicolons"
+        ) from error
     titles = lines[0][1] if lines else []
     path, label = (column(file, titles, kind) for kind in ("path", "label"))
     part = place(titles, "part")

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset
 
 from orat.core.console import Display
-from orat.core.domain import USUAL, Columns
 from orat.core.errors import InputError, line_of, unknown
 from orat.core.registry import as_input_error, resolve
-from orat.data import arrays
-from orat.data.arrays import KEYS, Array
+from orat.data import arrays, table
+from orat.data.arrays import KEYS, Array, pixels
 from orat.data.classes import Labels, matched, numbered, plain
 from orat.data.decode import gray_or_color
+from orat.data.one_size import of_one_size
 from orat.data.reading import PLAIN, Reading
 from orat.data.source import Dataset, Splits
 
@@ -28,6 +28,8 @@ FORMS = (
     "(x, y), ((x, y), (x_test, y_test)), a dict of arrays as in a .npz, a torch data set of (image, label), "
     "a pair (train, test) of them, orat.data.Dataset or orat.data.Splits"
 )
+
+TABLE = ("target", "bounds", "frozen")  # settings of a table
 
 Names = Sequence[str] | None
 Coding = Callable[[Labels, Names], tuple[Labels, Names, tuple[str, ...]]]  # of labels as numbers
@@ -39,17 +41,23 @@ def read_code(spec: str, reading: Reading = PLAIN) -> Splits:
     if callable(found) and not is_items(found):
         with as_input_error(f"calling {spec}", "give a function that needs no arguments"):
             found = found()
-    return splits_of(found, spec, reading.columns)
+    return splits_of(found, spec, reading)
 
 
 def read(data: Any, reading: Reading = PLAIN) -> Splits:
     """The parts of an object in memory."""
-    return splits_of(data, columns=reading.columns)
+    return splits_of(data, reading=reading)
 
 
-def splits_of(data: Any, name: str = GIVEN, columns: Columns = USUAL) -> Splits:
+def splits_of(data: Any, name: str = GIVEN, reading: Reading = PLAIN) -> Splits:
     """The parts of data in memory, for a training; `name` is what error messages call the data."""
-    return ready(data) or assembled(data, name, columns, numbered)
+    if is_frame(data):
+        reading.check(name, TABLE)
+        return table.read_frame(data, reading.columns, table.FRAME if name == GIVEN else name)
+    if (splits := ready(data)) is not None:
+        reading.check(name, ("bounds", "frozen"))
+        return splits
+    return assembled(data, name, reading, numbered)
 
 
 def dataset_of(data: Any, classes: Sequence[str] | None = None) -> Dataset:
@@ -61,10 +69,15 @@ def dataset_of(data: Any, classes: Sequence[str] | None = None) -> Dataset:
     def coding(labels: Labels, names: Names) -> tuple[Labels, Names, tuple[str, ...]]:
         return matched(labels, names, classes), classes or names, ()
 
-    splits = ready(data) or assembled(data, GIVEN, USUAL, coding)
+    splits = ready(data) or assembled(data, GIVEN, PLAIN, coding)
     if splits.test is None and isinstance(data, Splits):
         raise InputError(f"{GIVEN} have no test part: give one, or the part itself")
     return splits.train if splits.test is None else splits.test
+
+
+def is_frame(data: Any) -> bool:
+    """Whether the data are a data frame, by its looks: neither pandas nor polars is imported."""
+    return hasattr(data, "columns") and len(getattr(data, "shape", ())) == 2
 
 
 def ready(data: Any) -> Splits | None:
@@ -81,27 +94,30 @@ def ready(data: Any) -> Splits | None:
     return Splits(train, test)
 
 
-def assembled(data: Any, name: str, columns: Columns, coding: Coding) -> Splits:
-    """The parts of arrays or torch data sets, with labels as numbers."""
-    content = by_key(data, name)
+def assembled(data: Any, name: str, reading: Reading, coding: Coding) -> Splits:
+    """The parts of arrays or torch data sets, with labels as numbers; Pillow images are brought to one size."""
+    content, size, said = of_one_size(by_key(data, name), reading)
+    if size is None:
+        reading.check(name, ("bounds", "frozen"))
     labels = {key: plain(own) for key, own in content.items() if "y_" in key}
     samples = {key: pixels(f"{key} in {name}", own) for key, own in content.items() if key.startswith("x_")}
     names = content.get("class_names")
     coded, classes, notes = coding(labels, None if names is None else [str(one) for one in names.ravel().tolist()])
     if classes is not None:
         content["class_names"] = np.asarray(classes)
-    splits = arrays.splits(name, content | samples | coded, columns)
-    return replace(splits, notes=(*splits.notes, *notes))
+    splits = arrays.splits(name, content | samples | coded, reading.columns)
+    chosen = size if said else None
+    return replace(splits, notes=(*said, *splits.notes, *notes), image_size=chosen)
 
 
-def by_key(data: Any, name: str) -> dict[str, Array]:
-    """The arrays of the data by the keys of a .npz file."""
+def by_key(data: Any, name: str) -> dict[str, Any]:
+    """The arrays of the data, or their lists of Pillow images, by the keys of a .npz file."""
     if isinstance(data, Mapping):
         if strangers := [str(key) for key in data if key not in KEYS]:
             raise unknown(f"array in {name}:", strangers[0], KEYS)
         return {key: array_of(f"{key} in {name}", value) for key, value in data.items()}
     has_test = is_pair(data) and all(is_pair(part) or is_items(part) for part in data)
-    content: dict[str, Array] = {}
+    content: dict[str, Any] = {}
     for part, own in zip(("train", "test"), data if has_test else (data,), strict=False):
         x, y, names = columns_of(own, name)
         content |= {f"x_{part}": x, f"y_{part}": y}
@@ -110,8 +126,8 @@ def by_key(data: Any, name: str) -> dict[str, Array]:
     return content
 
 
-def columns_of(data: Any, name: str) -> tuple[Array, Array, Array | None]:
-    """The samples and labels of one part, and the class names if it has any."""
+def columns_of(data: Any, name: str) -> tuple[Any, Array, Array | None]:
+    """The samples of one part, an array or a list of Pillow images; its labels, and the class names if it has any."""
     if isinstance(data, TensorDataset):
         data = data.tensors
     if is_items(data):
@@ -147,20 +163,10 @@ def array_of(name: str, value: Any) -> Array:
         raise InputError(f"{name} is no array ({line_of(error)}): give samples of one shape") from error
 
 
-def pixels(name: str, array: Array) -> Array:
-    """Integer images of 0 to 255 as uint8; all other arrays as they are."""
-    if array.dtype.kind not in "iu" or array.ndim < 3 or array.size == 0:
-        return array
-    low, high = array.min(), array.max()
-    if high == 1:
-        raise InputError(f"{name} holds integers up to 1: give pixels as integers up to 255, or as floats in [0, 1]")
-    return array.astype(np.uint8) if low >= 0 and high <= 255 else array
-
-
-def stacked(data: Any, name: str) -> tuple[Array, Array]:
-    """The samples and labels of a data set, read once."""
+def stacked(data: Any, name: str) -> tuple[Any, Array]:
+    """The samples of a data set, an array or a list of Pillow images, and its labels; read once."""
     name = f"{name} ({type(data).__name__})" if name == GIVEN else name
-    samples: list[Array] = []
+    samples: list[Any] = []
     labels: list[Array] = []
     for place, item in enumerate(items_of(data, name)):
         if not isinstance(item, tuple | list) or len(item) != 2:
@@ -168,14 +174,19 @@ def stacked(data: Any, name: str) -> tuple[Array, Array]:
             raise InputError(f"item {place} of {name} is {kind}: give (image, label)")
         samples.append(sample_of(f"the image of item {place} of {name}", item[0]))
         labels.append(array_of(f"the label of item {place} of {name}", item[1]))
-        if samples[-1].shape != samples[0].shape:
-            seen = f"{samples[0].shape} in item 0, {samples[-1].shape} in item {place}"
+        if (shape := shape_of(samples[-1])) != (first := shape_of(samples[0])):
+            seen = f"{first} in item 0, {shape} in item {place}"
             raise InputError(f"images of {name} differ in shape, {seen}: bring all to one, as by a transform")
         if labels[-1].shape != labels[0].shape or labels[-1].dtype.kind != labels[0].dtype.kind:
             raise InputError(f"labels of {name} differ in kind, {item[1]!r} in item {place}: give integers or names")
     if not samples:
         raise InputError(f"{name} is empty: give at least one sample")
-    return np.stack(samples), np.stack(labels)
+    return samples if isinstance(samples[0], Image.Image) else np.stack(samples), np.stack(labels)
+
+
+def shape_of(sample: Array | Image.Image) -> tuple[int, ...]:
+    """The shape of an array; none for a Pillow image, which can be resized."""
+    return () if isinstance(sample, Image.Image) else sample.shape
 
 
 def items_of(data: Any, name: str) -> Iterator[Any]:
@@ -186,11 +197,11 @@ def items_of(data: Any, name: str) -> Iterator[Any]:
         yield from stream if total is None else Display().track(stream, "reading the data", total)
 
 
-def sample_of(name: str, sample: Any) -> Array:
-    """One image as an array, or a vector."""
+def sample_of(name: str, sample: Any) -> Array | Image.Image:
+    """One image as an array or in gray or color, or a vector."""
     if isinstance(sample, Image.Image):
         with as_input_error(f"reading {name}", "give images that Pillow can convert"):
-            return np.asarray(gray_or_color(sample, name))
+            return gray_or_color(sample, name)
     return array_of(name, sample)
 
 

@@ -57,11 +57,12 @@ class Dataset:
     paths: tuple[str, ...] | None = None
     domain: Domain = UNIT
     features: tuple[str, ...] | None = None  # the names of the columns of a table
+    lines: tuple[int, ...] | None = None  # of the rows in the file of a table; without lines, the rows from 0 on
 
     def __post_init__(self) -> None:
         n = len(self.images)
         if n == 0:
-            raise InputError("the data set is empty: it has no images")
+            raise InputError("the data set is empty: it has no samples")
         unit = self.domain.low == 0 and self.domain.high == 1
         if unit and self.images.is_floating_point() and not (self.images.min() >= 0 and self.images.max() <= 1):
             low, high = self.images.min().item(), self.images.max().item()
@@ -95,6 +96,7 @@ class Dataset:
             labels=self.labels[ids],
             truth=None if self.truth is None else self.truth[ids],
             paths=None if self.paths is None else tuple(self.paths[i] for i in ids.tolist()),
+            lines=None if self.lines is None else tuple(self.lines[i] for i in ids.tolist()),
         )
 
     def first(self, count: int) -> Dataset:
@@ -120,7 +122,7 @@ class Dataset:
 def check_labels(name: str, labels: Tensor, n: int, classes: int) -> None:
     """Refuses labels whose number or range does not fit the data set."""
     if labels.shape != (n,):
-        raise InputError(f"there are {n} images but {name} of shape {tuple(labels.shape)}: give one label an image")
+        raise InputError(f"there are {n} samples but {name} of shape {tuple(labels.shape)}: give one label a sample")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise InputError(f"{name} run from {low} to {high}, but must lie in 0..{classes - 1}")

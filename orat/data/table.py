@@ -14,8 +14,9 @@ from torch import Tensor
 from orat.core.domain import Columns
 from orat.core.errors import InputError, unknown
 from orat.core.types import Labels
-from orat.data.cells import Cells, cells_of, number_in
+from orat.data.cells import Cells, cells_of, frame_cells, number_in
 from orat.data.features import domain_of, listed
+from orat.data.image_files import is_image
 from orat.data.source import Dataset, Splits
 
 DECIMAL_COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
@@ -23,6 +24,7 @@ LARGEST = float(np.finfo(np.float32).max)
 FEW_VALUES, MOST_VALUES = 10, 100  # of text in a column, which otherwise has at most half as many values as rows
 ENOUGH_ROWS = 10  # to tell that a column numbers the rows
 SPLIT = "split"  # the column that says the part of a row
+FRAME = "the data frame"  # in error messages
 PARTS = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
     "dev": "validation", "test": "test", "testing": "test",
@@ -33,15 +35,24 @@ Named: TypeAlias = list[tuple[str, npt.NDArray[Any]]]  # features by name
 
 
 def read(file: Path, columns: Columns) -> Splits:
+    """The parts of a table in a file."""
+    return splits_of(cells_of(file), columns)
+
+
+def read_frame(frame: Any, columns: Columns, name: str = FRAME) -> Splits:
+    """The parts of a data frame."""
+    return splits_of(frame_cells(frame, name), columns)
+
+
+def splits_of(cells: Cells, columns: Columns) -> Splits:
     """The parts of a table: as its column `split` says, or with a fifth of the rows of each class for the test."""
-    cells, target = cells_of(file), columns.target
+    target = columns.target
     if target is None:
         shown = listed(list(cells.columns))
-        raise InputError(f"{file} is a table with the columns {shown}: name the column of labels with --target")
+        raise InputError(f"{cells.file} is a table with the columns {shown}: name the column of labels with --target")
     if target not in cells.columns:
-        raise unknown(f"column of {file}:", target, cells.columns)
-    for name in cells.columns:
-        cells.refuse_missing(name)
+        raise unknown(f"column of {cells.file}:", target, cells.columns)
+    cells.refuse_missing()
     labels, classes = labels_of(cells, target)
     parts, said = parts_of(cells, labels, target)
     kept, left_out = feature_columns(cells, target)
@@ -51,7 +62,7 @@ def read(file: Path, columns: Columns) -> Splits:
     values = torch.from_numpy(np.stack([numbers for _, numbers in features], 1))
     domain, line = domain_of([values[ids] for ids in parts.values()], places, columns, texts)
     names, rows = tuple(name for name, _ in features), tuple(cells.places)
-    whole = Dataset(values, labels, classes, paths=rows, domain=domain, features=names)
+    whole = Dataset(values, labels, classes, paths=rows, domain=domain, features=names, lines=cells.lines)
     split = {part: whole.take(ids) for part, ids in parts.items()}
     notes = (line, *left_out, *said)
     return Splits(split["train"], split.get("test"), split.get("validation"), notes)
@@ -158,6 +169,11 @@ def one_hot(cells: Cells, name: str) -> Named:
             raise cells.error(name, row, f"{text!r} has a decimal comma: write numbers with a point")
     values = sorted(set(texts))
     if len(values) > min(MOST_VALUES, max(FEW_VALUES, len(texts) // 2)):
+        if all(is_image(value) for value in values):
+            raise InputError(
+                f"{cells.file}, column {name!r} names image files, but --target is for tables of numbers: leave "
+                "--target out, and name the columns path and label"
+            )
         raise InputError(
             f"{cells.file}, column {name!r} has {len(values)} different texts in {len(texts)} rows, too many for "
             "features: remove the column, or group its texts"

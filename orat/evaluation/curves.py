@@ -198,7 +198,7 @@ def draw_accuracy(axes: Axes, record: Mapping[str, Any]) -> None:
     # Not clipped: points at 0 and 100 % lie on the frame.
     axes.plot(places, accuracy, "o-", color=BLUE, markersize=5, clip_on=False, zorder=3, label=f"under {title}")
     axes.set_ylim(0, 100)
-    axes.set_ylabel(f"accuracy in % on {record['examples']:,} images", fontsize=12)
+    axes.set_ylabel(f"accuracy in % on {record['examples']:,} samples", fontsize=12)
     axes.grid(color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=10)

@@ -12,7 +12,7 @@ from torch import Tensor
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods.base import Decision, SampleTable
 from orat.methods.ranked_range import Fold
-from orat.noise.judge import RELIABLE, Verdict, judge
+from orat.noise.judge import Verdict, judge
 
 MEMORY = 0.7  # weight of former epochs in averaged predictions
 
@@ -131,17 +131,19 @@ class AutomaticRange(Fold):
 
     def warning(self) -> str | None:
         """Warns of predictions that are too unreliable to judge labels."""
-        reliability = self.verdict().reliability
-        if reliability >= RELIABLE:
+        reason = self.verdict().reason
+        if reason is None:
             return None
         return (
-            f"the predictions are too unreliable to judge labels (reliability {reliability:.0%}, at least "
-            f"{RELIABLE:.0%} is needed), so no label is flagged: give more data or more epochs"
+            f"the predictions are too unreliable to judge labels ({reason}), so no label is flagged: give more data or "
+            "more epochs"
         )
 
     def describe(self) -> str:
         """The estimate from the cross-fitted predictions."""
         verdict = self.verdict()
+        if not verdict.trusted:
+            return f"automatic; the scout networks cannot judge labels ({verdict.reason}), so none is flagged yet"
         return f"automatic, {verdict.noise_rate:.1%} of the labels estimated wrong by cross-fitted scout networks"
 
     def tensors(self) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from orat.attacks.base import Adversary
 from orat.core.errors import InputError
+from orat.core.field_values import take_types
 from orat.core.options import burn_in_option, check_choices, check_numbers
 from orat.core.types import Batch, Indices, Labels, Scalar
 
@@ -148,12 +149,13 @@ class Method:
     elsewhere: ClassVar[dict[str, Any]] = {}  # the same on all other data
 
     def __post_init__(self) -> None:
+        take_types(self)
         check_choices(self)
         check_numbers(self)
 
     def filled(self, data: str) -> Self:
         """The method with its defaults for a data set."""
-        defaults = self.on_mnist if data in MNIST else self.elsewhere
+        defaults = self.on_mnist if isinstance(data, str) and data in MNIST else self.elsewhere
         missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
         return replace(self, **missing) if missing else self
 

@@ -12,9 +12,11 @@ from orat.attacks import PGD, suite
 from orat.attacks.base import GRADIENT, Adversary, Attack
 from orat.core.device import until_done
 from orat.core.options import radius
+from orat.data.image_files import counted, first
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ST, State
+from orat.noise.evidence import MIN_SAMPLES
 from orat.training.defaults import Facts
 from orat.training.engine import Execution, Views
 from orat.training.loop import arithmetic
@@ -36,9 +38,10 @@ def first_line(run: Run, parts: Parts, state: State | None, device: torch.device
     counts = [f"{len(part):,} {name}" for name, part in vars(parts).items() if isinstance(part, Dataset)]
     counts += [f"{parts.left_out['cut']:,} left out by {parts.left_out['run']}"] if parts.left_out else []
     details = "automatic" if state is None else state.describe()
+    eps = f"{radius(run.eps)}{parts.train.domain.unit}"
     return (
         f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {in_words(run.data)} "
-        f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {device.type}"
+        f"({', '.join(counts)}), {run.norm} eps {eps}, {run.epochs} epochs, {device.type}"
     )
 
 
@@ -47,7 +50,7 @@ def choices(run: Run, parts: Parts, device: torch.device, chosen: Collection[str
     train = parts.train
     words = {
         "model": str(in_words(run.model)),
-        "eps": f"eps {radius(run.eps)}",
+        "eps": f"eps {radius(run.eps)}{train.domain.unit}",
         "epochs": f"{run.epochs} epochs of {steps_per_epoch(len(train), run.batch_size)} steps",
         "batch_size": f"batch {run.batch_size}",
         "lr": f"lr {run.lr:g}",
@@ -56,6 +59,18 @@ def choices(run: Run, parts: Parts, device: torch.device, chosen: Collection[str
     }
     facts = Facts(parts.total, train.shape, len(train.classes), device.type)
     return f"chosen for {facts.words}: {', '.join(text for name, text in words.items() if name in chosen)}"
+
+
+def few_samples(train: Dataset) -> list[str]:
+    """The line about classes with few training samples."""
+    counts = train.labels.bincount(minlength=len(train.classes)).tolist()
+    few = [f"{name} {count}" for name, count in zip(train.classes, counts, strict=True) if count < MIN_SAMPLES]
+    if not few:
+        return []
+    return [
+        f"{counted(few, 'class', 'classes')} with fewer than {MIN_SAMPLES} training samples: {first(few)}; a network "
+        "hardly learns such a class, and its labels are not judged"
+    ]
 
 
 def expected(run: Run, parts: Parts, model: nn.Module, how: Execution, plan: Plan | None) -> str:

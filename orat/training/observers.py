@@ -127,7 +127,7 @@ class Guard(Observer):
         if self.constant >= self.limit:
             run = self.run
             raise TrainingError(
-                f"the network has collapsed: it predicts the same class for every image since {self.constant} epochs; "
+                f"the network has collapsed: it predicts the same class for every sample since {self.constant} epochs; "
                 f"lower --lr (now {run.lr:g}), lengthen --warmup (now {run.warmup:g} epochs) or --attack-warmup "
                 f"(now {run.attack_warmup:g}), and give --out a new folder"
             )

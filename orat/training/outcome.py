@@ -13,7 +13,14 @@ from orat.methods.base import Decision, State
 from orat.noise.truth import found_corrections, found_removed
 from orat.training.engine import Execution
 from orat.training.learner import RunLearner
+from orat.training.run import Run
 from orat.training.setup import Parts
+
+
+def radius_of(run: Run, train: Dataset) -> dict[str, Any]:
+    """The radius and the norm of the attacks, and the unit of the radius for features."""
+    unit = {"unit": train.domain.unit.strip()} if train.domain.unit else {}
+    return {"eps": run.eps, "norm": run.norm, **unit}
 
 
 def quality(decision: Decision, train: Dataset) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from orat.attacks.base import Attack
 from orat.attacks.threat import Threat
 from orat.core.console import SILENT, Display
-from orat.core.domain import Domain
+from orat.core.domain import Domain, unit_of
 from orat.core.errors import InputError
 from orat.core.files import write_table
 from orat.core.options import number, radius
@@ -143,7 +143,12 @@ def predict(
     data, bars = replace(data, labels=predictions.labels), BarsAlone(display.shown)
     name = certain if isinstance(certain, str) else type(certain).__name__
     stands = correct(network, data, {name: attack}, threat, run.seed, bars, precision="auto")[name]
-    return replace(predictions, certain=stands, attack=f"{name} of radius {radius(threat.eps)} in {threat.norm}")
+    return replace(predictions, certain=stands, attack=attack_words(name, threat))
+
+
+def attack_words(name: str, threat: Threat) -> str:
+    """An attack with its radius and norm."""
+    return f"{name} of radius {radius(threat.eps)}{unit_of(threat.scale)} in {threat.norm}"
 
 
 def threat_of(config: dict[str, Any], usual: Threat, eps: float | str | None) -> Threat:

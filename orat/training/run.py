@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, unknown
-from orat.core.options import check_choices, limits, option, size, size_text
+from orat.core.field_values import take_types
+from orat.core.options import check_choices, limits, option, quotient, size, size_text
 from orat.data.catalog import NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
@@ -42,7 +43,8 @@ class Run:
 
     data: str | Any = option(
         "sample",
-        "data set: a name (see `orat data`), an image folder, a .npz, .csv or .tar file, or module:attribute",
+        "data set: a name (see `orat data`), an image folder, a .npz, .csv, .tsv, .parquet or .tar file, or "
+        "module:attribute",
         type=str, shown="NAME|PATH",
     )  # fmt: skip
     method: Method = option(
@@ -51,14 +53,17 @@ class Run:
     model: str | Any = option(
         None, "network, such as resnet18 (see `orat list models`), or module:function", type=str, shown="NAME"
     )
-    eps: float = option(None, "radius of the attacks on inputs in [0, 1], such as 0.1 or 8/255")
+    eps: float = option(
+        None, "radius of the attacks: for inputs in [0, 1] such as 0.1 or 8/255, for a table in standard deviations",
+        write=quotient, as_text=True,
+    )  # fmt: skip
     norm: Literal["linf", "l2", "l1"] = option("linf", "norm of the radius")
     attack: str | Any | None = option(
         None, "training attack: a name (see `orat list attacks`), or your own, module:attribute or file.py:attribute",
         type=str | None, shown="NAME", unset="PGD by the flags below",
     )  # fmt: skip
     attack_steps: int = option(None, "steps of the training attack")
-    attack_step_size: float = option(None, "size of a step", unset="eps/4")
+    attack_step_size: float = option(None, "size of a step", unset="eps/4", as_text=True)
     attack_start: Literal["uniform", "gaussian", "none"] = option(
         None, "start of the training attack", unset="gaussian for trades, mart and mail, else uniform"
     )
@@ -97,11 +102,12 @@ class Run:
     seed: int = option(0, "seed of weights, batches and attacks")
 
     def __post_init__(self) -> None:
+        take_types(self)
         check_method(self.method)
         check_attack(self)
         if isinstance(self.data, os.PathLike):
             object.__setattr__(self, "data", os.fspath(self.data))
-        if hasattr(self.data, "__array__"):
+        if hasattr(self.data, "__array__") and not hasattr(self.data, "columns"):
             raise InputError(f"data = {type(self.data).__name__}: an array has no labels; give (x, y)")
         for name, value in self.defaults().items():
             if getattr(self, name) is None:
@@ -135,10 +141,15 @@ class Run:
     @property
     def threat(self) -> Threat:
         """The radius and norm of the attacks on inputs in [0, 1]."""
-        return self.threat_in(UNIT)
+        return self.threat_within(UNIT)
 
     def threat_in(self, domain: Domain, share: float = 1.0) -> Threat:
-        """The attacks' radius, or a share of the radius, and norm, within the bounds and units of a data set."""
+        """The attacks' radius, or a share of it, and norm, in the bounds and units of data read as by the run."""
+        check_reading(self, domain)
+        return self.threat_within(domain, share)
+
+    def threat_within(self, domain: Domain, share: float = 1.0) -> Threat:
+        """The attacks' radius, or a share of the radius, and norm, in any bounds and units."""
         from orat.attacks.threat import Threat  # here, because it imports torch
 
         return Threat(self.eps * share, self.norm, domain.low, domain.high, domain.scale)
@@ -219,7 +230,7 @@ def check(run: Run) -> None:
     """Refuses values without a meaning."""
     if run.eps is not None and not run.eps >= 0:
         raise InputError(f"eps = {run.eps:g}: the radius of an attack is a number of 0 or more")
-    if run.data in NAMES and run.norm == "linf" and run.eps > 1:
+    if isinstance(run.data, str) and run.data in NAMES and run.norm == "linf" and run.eps > 1:
         raise InputError(f"eps = {run.eps:g}: images live in [0, 1], so the radius does; did you mean {run.eps:g}/255?")
     if not 0 <= run.noise_rate < 1:
         raise InputError(f"noise_rate = {run.noise_rate:g}: give a share in [0, 1), such as 0.4")
@@ -240,13 +251,23 @@ def check(run: Run) -> None:
             raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
 
 
+def check_reading(run: Run, domain: Domain) -> None:
+    """Refuses data that were read with other bounds or frozen columns than those of the run."""
+    theirs = domain.columns
+    if (theirs.bounds, {*theirs.frozen}) != (run.bounds, {*run.frozen}):
+        given = f"bounds={run.bounds!r}, frozen={run.frozen!r}"
+        raise InputError(
+            f"the data were read with bounds={theirs.bounds!r}, frozen={theirs.frozen!r}, but the run has {given}: "
+            f"read them as the run does, by orat.load_data(..., {given})"
+        )
+
+
 def check_columns(run: Run) -> None:
     """Refuses bounds and names of columns without a meaning."""
-    two = run.bounds if isinstance(run.bounds, tuple) and len(run.bounds) == 2 else None
+    is_pair = isinstance(run.bounds, tuple) and [isinstance(one, int | float) for one in run.bounds] == [True, True]
+    two = run.bounds if isinstance(run.bounds, tuple) and is_pair else None
     if run.bounds not in ("data", "none") and (two is None or not two[0] < two[1]):
         raise InputError(f"bounds = {run.bounds}: give data, none, or two numbers LOW,HIGH with LOW below HIGH")
-    if not isinstance(run.frozen, tuple):
-        raise InputError(f"frozen = {run.frozen!r}: give a tuple of names, such as ('age', 'sex')")
 
 
 def read_run(folder: Path) -> Run:

@@ -90,9 +90,23 @@ def prepare(run: Run, data_dir: Path | None = None, splits: Splits | None = None
     held_out = 0 if splits.validation else round(run.validation * len(full))
     if held_out >= len(full):
         raise InputError(f"validation = {run.validation:g} holds out all of {len(full)} samples: give a smaller share")
-    ids = order[held_out:].sort().values
-    validation = full.take(order[:held_out].sort().values) if held_out else splits.validation
+    chosen = spared(order, full.labels, held_out)
+    ids = order[~chosen].sort().values
+    validation = full.take(order[chosen].sort().values) if chosen.any() else splits.validation
     return Parts(full.take(ids), validation, splits.test, kept[ids], len(full), left_out)
+
+
+def spared(order: Tensor, labels: Tensor, held_out: int) -> Tensor:
+    """The mask of the first samples in an order, as many as held out; the last sample of a class stays for training."""
+    left, chosen = labels.bincount().tolist(), torch.zeros(len(order), dtype=torch.bool)
+    for place, label in enumerate(labels[order].tolist()):
+        if not held_out:
+            break
+        if left[label] > 1:
+            chosen[place] = True
+            left[label] -= 1
+            held_out -= 1
+    return chosen
 
 
 def labeled(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
@@ -107,7 +121,8 @@ def by_label_file(run: Run, train: Dataset) -> tuple[Dataset, Tensor]:
         return train, torch.arange(len(train))
     labels = from_file(run.labels, len(train), train.classes, train.paths)
     kept = (labels != LEFT_OUT).nonzero().flatten()
-    return relabel(train.take(kept), labels[kept]), kept
+    known, train = train.take(kept).truth, relabel(train.take(kept), labels[kept])
+    return train if data.is_published(run.data) else replace(train, truth=known), kept
 
 
 def notes_of(run: Run, splits: Splits) -> list[str]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from orat.core.errors import InputError, unknown
 from orat.core.options import PIXEL, field_types, in_pixels, reader, text_of, written
-from orat.training.record import in_words
+from orat.core.registry import IN_MEMORY
+from orat.training.record import in_words, name_of
 from orat.training.run import Run
 from orat.training.text import comes_back, methods_with, without
 
@@ -28,7 +29,7 @@ Declared = Mapping[str, tuple[Field[Any], Any]]  # fields by name, each with its
 
 
 def as_toml(run: Run) -> str:
-    """All fields of a run and of its method, each with its help; a field that has no text form is a comment."""
+    """All fields of a run and of its method, each with its help; reading the file refuses objects in memory."""
     method = run.method
     own = entries(run, lambda one: comes_back(run, {one.name: None}))
     its = list(entries(method, lambda one: comes_back(run, {"method": without(method, one)})))
@@ -40,7 +41,7 @@ def entries(owner: Run | Method, derived: Callable[[Field[Any]], bool]) -> Itera
     """The line of each field; `derived` says whether a field has the value that it gets where it is left out."""
     hints = field_types(type(owner)) | {"method": str}
     for one in fields(owner):
-        value = owner.method_name if isinstance(owner, Run) and one.name == "method" else getattr(owner, one.name)
+        value = method_in_words(owner) if isinstance(owner, Run) and one.name == "method" else getattr(owner, one.name)
         yield entry(one, hints[one.name], value, "unset" in one.metadata and derived(one))
 
 
@@ -49,12 +50,37 @@ def entry(one: Field[Any], hint: Any, value: Any, derived: bool) -> str:
     note = plain(one.metadata.get("help", ""))
     if value is None and one.default is None:
         return f"# {one.name} is not set: {note}"
+    key = one.name if one.name.isascii() else quoted(one.name)
     text = literal(float(value) if hint is float else value, quotients=hint in (float, float | None))
     if not reads_as(one, hint, text, value):
-        return f"# {one.name} = {plain(value)} has no text form: hand it in again; {note}"
+        return f"{key} = {quoted(gone(value))}  # has no text form: hand it in again; {note}"
     if derived:
         return f"# {one.name} = {text}  # unless given: {plain(one.metadata['unset'])}"
-    return f"{one.name if one.name.isascii() else quoted(one.name)} = {text}  # {note}"
+    return f"{key} = {text}  # {note}"
+
+
+def method_in_words(run: Run) -> str:
+    """The name of the method of a run; marked if it belongs to a script or a function, which no name brings back."""
+    name = run.method_name
+    is_gone = name.startswith("__main__:") or "<locals>" in name
+    return gone(type(run.method)) if is_gone else name
+
+
+def gone(value: Any) -> str:
+    """A value that no text brings back, as the file has it."""
+    is_text = isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(part, str) for part in value))
+    words = plain(value) if is_text else name_of(value)
+    return words if words.startswith(IN_MEMORY) else f"{IN_MEMORY}{words}"
+
+
+def without_objects(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """A table of TOML without its objects in memory, and the words for them by field."""
+    words = {
+        name.replace("-", "_"): value.removeprefix(IN_MEMORY)
+        for name, value in table.items()
+        if isinstance(value, str) and value.startswith(IN_MEMORY)
+    }
+    return {name: value for name, value in table.items() if name.replace("-", "_") not in words}, words
 
 
 def plain(value: Any) -> str:

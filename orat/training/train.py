@@ -21,12 +21,12 @@ from orat.models.external import is_own
 from orat.models.layers import dropouts
 from orat.training.engine import execution, possible
 from orat.training.first_weights import load_first, origin_words
-from orat.training.forecast import choices, expected, first_line
+from orat.training.forecast import choices, expected, few_samples, first_line
 from orat.training.learner import RunLearner
 from orat.training.load import load_model
 from orat.training.loop import Event
 from orat.training.observers import Corrections, Guard, History, Lines, Observer, Validate, Warnings
-from orat.training.outcome import made_with, quality, state_tensors
+from orat.training.outcome import made_with, quality, radius_of, state_tensors
 from orat.training.plan import Plan, affordable, plan_for
 from orat.training.probe import suited
 from orat.training.rehearsal import rehearse
@@ -79,7 +79,7 @@ def training(
     where, chosen = choose_device(device), run.unset
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
     session = Session(run, folder, prepare(run, splits=splits), where, display, engine, chosen)
-    session.notes += notes_of(run, splits)
+    session.notes += [*notes_of(run, splits), *few_samples(session.parts.train)]
     return (yield from session.events(observers))
 
 
@@ -176,8 +176,7 @@ class Session(Sitting):
         self.folder.save_tensors("state", state_tensors(learner.state, self.parts))
         result: Result = {
             "run": run.id,
-            "eps": run.eps,
-            "norm": run.norm,
+            **radius_of(run, self.parts.train),
             "examples": len(self.parts.test) if self.parts.test else 0,
             "last": {"epoch": run.epochs, **self.accuracy(learner.model, "last epoch")},
             "chosen": None,

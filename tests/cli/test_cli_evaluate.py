@@ -24,6 +24,7 @@ from orat.cli.main import main
 from orat.core.domain import Domain
 from orat.data import catalog
 from orat.data.source import Splits
+from orat.training.run_folder import RunFolder
 
 SCRIPT = """
 import torch
@@ -96,6 +97,27 @@ def trained(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "run"
     orat.train(quick(tiny, orat.methods.AT(), epochs=6), folder)
     return folder
+
+
+@pytest.mark.parametrize("share", [0.1, 0.0])
+def test_data_without_a_test_part_are_evaluated_on_the_validation_part(
+    share: float, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.load(tiny) as arrays:
+        np.savez(tmp_path / "data.npz", x_train=arrays["x_train"], y_train=arrays["y_train"])
+    run = quick(str(tmp_path / "data.npz"), orat.methods.AT(), epochs=1, milestones=(), validation=share)
+    orat.train(run, tmp_path / "run", device="cpu")
+    words = ["evaluate", str(tmp_path / "run"), "--attacks", "pgd10", "--device", "cpu", "--json"]
+    capsys.readouterr()
+    if not share:
+        assert "has no test part, and the run held out no samples: add a folder test/" in wrong(capsys, *words[1:])
+        return
+    assert main(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    (record,) = RunFolder(tmp_path / "run").history()
+    assert {name: report["accuracy"][name] for name in record["validation"]} == record["validation"]
+    assert (report["part"], report["examples"]) == ("validation", 30)
+    assert report["warnings"][0].startswith("the data have no test part, so these are the validation samples")
 
 
 @pytest.fixture
@@ -273,7 +295,7 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
     captured = capsys.readouterr()
     report = json.loads(next(Path("run/evaluations").glob("*/report.json")).read_text())
     lines = captured.out.splitlines()
-    assert lines[0] == "run: accuracy in % on 90 images"
+    assert lines[0] == "run: accuracy in % on 90 samples"
     head = next(i for i, line in enumerate(lines) if "95 % interval" in line)
     assert lines[head].split() == ["attack", "norm", "eps", "accuracy", "95", "%", "interval"]
     rows = lines[head + 2 : head + 6]
@@ -299,7 +321,7 @@ def test_the_table_for_people_is_aligned_and_says_norm_radius_interval_and_worst
 def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = (here / "run").rename(here / "[b]run[]")
     assert main(["evaluate", folder.name, "--attacks", "fgsm", "--examples", "10"]) == 0
-    assert capsys.readouterr().out.startswith("[b]run[]: accuracy in % on 10 images\n")
+    assert capsys.readouterr().out.startswith("[b]run[]: accuracy in % on 10 samples\n")
 
 
 def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

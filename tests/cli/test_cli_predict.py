@@ -15,6 +15,13 @@ from refusals import wrong
 
 import orat
 from orat.cli.main import main
+from orat.cli.predict import certain_words
+
+
+def test_the_line_about_certain_predictions_counts_all_and_none() -> None:
+    assert certain_words(20, 20, "pgd20") == "all 20 predictions are certain: pgd20 changes none"
+    assert certain_words(0, 20, "pgd20") == "0 of 20 predictions are certain: pgd20 changes all"
+    assert certain_words(5, 20, "pgd20") == "5 of 20 predictions are certain: pgd20 changes the others"
 
 
 @pytest.fixture
@@ -46,11 +53,10 @@ def test_a_process_writes_the_table_in_its_folder_and_says_where(automatic: Path
     assert found.certain is not None
     assert [row["certain"] for row in rows] == [str(value) for value in found.certain.tolist()]
     assert done.stderr == ""
-    certain = int(found.certain.sum())
-    changed = "none" if certain == 5 else "the others"
+    int(found.certain.sum())
     for words in (
         "predictions for 5 samples",
-        f"{certain} of 5 predictions are certain: pgd20 of radius 0.1 in linf changes {changed}",
+        certain_words(int(found.certain.sum()), 5, "pgd20 of radius 0.1 in linf"),
         "files that are no images, skipped: 1",
         "written to predictions.csv",
     ):

@@ -7,15 +7,17 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from quick_runs import EVERY, JUDGING, QUICK, assert_same, quick
 from refusals import wrong
 from torch import nn
 
+from orat.attacks import PGD
 from orat.cli.main import main, parse
 from orat.core.console import SILENT
 from orat.core.options import option
@@ -142,11 +144,44 @@ def test_a_value_of_every_type_comes_back(method: Odd, labels: str) -> None:
     assert run_from(texts_in(table, declared_fields((Odd, Run)), ODD) | {"method": ODD}).record() == run.record()
 
 
-def test_objects_in_memory_are_comments() -> None:
-    run = Run(method=Odd(names=("a,b",)), data=nn.Identity(), model=nn.Identity(), labels="\udc80")
-    text = as_toml(run)
-    assert not {"data", "model", "names", "labels"} & tomllib.loads(text.encode().decode()).keys()
-    assert "# model = in memory: Identity has no text form: hand it in again" in text
+IN_MEMORY: dict[str, dict[str, Any]] = {
+    "data": {"data": (torch.zeros(4, 2), torch.zeros(4))}, "model": {"model": nn.Identity()},
+    "attack": {"attack": PGD(3)}, "names": {"method": Odd(names=("a,b",))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_the_file_of_a_run_with_an_object_in_memory_trains_nothing_without_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Run(**{"method": AT(), **IN_MEMORY[name]})
+    Path("run.toml").write_text(as_toml(run))
+    line = wrong(capsys, "train", "--config", "run.toml", *(["--trust"] if name == "names" else []))
+    assert line.startswith(f"orat: run.toml: the {name} of the run was an object in memory (")
+    assert line.endswith(f"): hand it in again from Python, or give --{name}\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["run.toml"]
+
+
+def test_a_flag_takes_the_place_of_an_object_in_memory(tmp_path: Path) -> None:
+    run = Run(method=AT(), data=nn.Identity(), model=nn.Identity(), epochs=3)
+    assert given_back(run, tmp_path, "--data", "mnist", "--model", "lenet").epochs == 3
+
+
+@pytest.mark.parametrize("module", ["__main__", __name__])
+def test_a_method_of_a_script_or_a_function_is_handed_in_again(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @dataclass(frozen=True)
+    class Mine(AT):
+        gamma: float = 2.0
+
+    monkeypatch.setattr(Mine, "__module__", module)
+    (tmp_path / "run.toml").write_text(as_toml(Run(method=Mine(), epochs=3)))
+    line = wrong(capsys, "train", "--config", str(tmp_path / "run.toml"))
+    assert "the method of the run was an object in memory (" in line
+    assert line.endswith("Mine): hand it in again from Python, or give --method\n")
+    assert given_back(Run(method=Mine(), epochs=3), tmp_path, "--method", "at").epochs == 3
 
 
 BAD = {

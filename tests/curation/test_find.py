@@ -34,8 +34,8 @@ from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
 
 COLUMNS = [
-    "index", "path", "given_label", "predicted_label", "label_quality", "is_label_issue", "mean_loss", "times_cut",
-    "rank",
+    "index", "line", "path", "given_label", "predicted_label", "label_quality", "is_label_issue", "mean_loss",
+    "times_cut", "rank",
 ]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 
 def test_every_trained_sample_has_a_row_with_the_numbers_of_the_run(automatic: Path, tiny: str) -> None:
-    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu"]) == 0
     rows = rows_of(automatic / "label-issues" / "label-issues.csv")
     saved, labels = saved_by(automatic)
     place = {index: i for i, index in enumerate(saved["id"].tolist())}
@@ -139,7 +139,8 @@ def test_a_plain_run_is_judged_by_its_own_network_and_a_note_says_so(
     printed = capsys.readouterr().out
     assert "in-sample" in printed
     assert "--held-out is better" in printed
-    assert "30 of 300 samples were not trained on and have no score." in printed
+    assert "Not judged: 30 of 300 samples of the training part, which the run held out for validation" in printed
+    assert "A run with --validation 0 judges the former.\nNot judged: 90 samples of the test part." in printed
     rows = rows_of(tmp_path / "new" / "a" / "label-issues.csv")
     assert {row["times_cut"] for row in rows} == {""}
     assert all((row["is_label_issue"] == "True") == (float(row["label_quality"]) < 0.5) for row in rows)
@@ -172,15 +173,27 @@ def test_issues_of_a_run_that_relabels_are_its_relabeled_samples(tiny: str, tmp_
 
 def test_parquet_holds_the_same_table(automatic: Path, tmp_path: Path) -> None:
     for ending in ("csv", "parquet"):
-        assert (
-            main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--device", "cpu"]) == 0
-        )
+        assert main(["labels", "find", str(automatic), "--out", str(tmp_path), "--format", ending, "--again"]) == 0
     table = pyarrow.parquet.read_table(tmp_path / "label-issues.parquet").to_pydict()
     rows = rows_of(tmp_path / "label-issues.csv")
     assert list(table) == COLUMNS
     for name in COLUMNS:
-        assert [str(value) for value in table[name]] == [row[name] for row in rows]
+        assert ["" if value is None else str(value) for value in table[name]] == [row[name] for row in rows]
     assert table["is_label_issue"][0] in (True, False)
+
+
+def test_tables_and_page_are_replaced_only_if_asked(
+    automatic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["labels", "find", str(automatic), "--device", "cpu", "--out", str(tmp_path)]
+    assert main(words) == 0
+    (tmp_path / "label-issues.csv").write_text("notes of a person")
+    capsys.readouterr()
+    refusal = f"orat: {tmp_path} has label issues already: give --out another folder, or --again to replace them\n"
+    assert wrong(capsys, *words) == refusal
+    assert (tmp_path / "label-issues.csv").read_text() == "notes of a person"
+    assert main([*words, "--again"]) == 0
+    assert (tmp_path / "label-issues.csv").read_text().startswith("index,")
 
 
 def test_classes_and_matrix_are_written(automatic: Path, tmp_path: Path) -> None:
@@ -249,7 +262,7 @@ def test_a_page_without_truth_or_with_many_classes_says_so(automatic: Path) -> N
 def test_the_summary_is_printed_for_people_and_for_machines(
     automatic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["labels", "find", str(automatic), "--device", "cpu"]) == 0
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     for words in (
         "estimated wrong labels by class",
@@ -260,17 +273,40 @@ def test_the_summary_is_printed_for_people_and_for_machines(
         "label-issues.html",
     ):
         assert words in printed
-    assert main(["labels", "find", str(automatic), "--device", "cpu", "--json"]) == 0
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["samples"], content["not_judged"], content["judged_by"]) == (270, 30, "scout networks and network")
     assert [row["rank"] for row in content["most_suspicious"]] == list(range(1, 11))
     assert all(Path(file).is_file() for file in content["files"])
 
 
+def test_an_unreliable_verdict_gives_its_reason_and_a_remedy_instead_of_findings(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"train --data {tiny} --method orat --scout-epochs 1 --epochs 1 --model mlp-16 --device cpu"
+    assert main([*words.split(), "--out", str(tmp_path / "a")]) == 0
+    assert "estimated wrong" not in (printed := capsys.readouterr()).out + printed.err
+    assert "cannot judge labels (their reliability is " in printed.err
+    assert main(["labels", "find", str(tmp_path / "a"), "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("These predictions cannot judge the labels: their reliability is ")
+    assert "flags need 50%. Give more samples, or more epochs (--scout-epochs" in lines[0]
+    assert not any("estimated" in line or "suspicious" in line for line in lines)
+    page = (tmp_path / "a" / "label-issues" / "label-issues.html").read_text()
+    assert "cannot judge the labels" in page
+    assert "<figure" not in page
+    assert "<td" not in page
+    assert main(["labels", "find", str(tmp_path / "a"), "--again", "--device", "cpu", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["unreliable"].startswith("their reliability is")
+    assert content["most_suspicious"] == []
+
+
 def test_points_have_no_pictures_and_an_unknown_truth_is_not_shown(tmp_path: Path) -> None:
     run = Run(data="toy-balanced", method=orat.methods.AT(), epochs=3, seed=1)
     orat.train(run, tmp_path / "a", device="cpu", display=SILENT)
     found = orat.find_label_issues(tmp_path / "a", device="cpu")
+    found = replace(found, verdict=replace(found.verdict, reliability=0.9))
     text = page_of(found, "<toy>")
     assert "no pictures" in text
     assert "&lt;toy&gt;" in text
@@ -314,7 +350,7 @@ def test_names_are_escaped_and_paths_are_shown(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_in_one_line(
     automatic: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
 ) -> None:
-    assert main(["labels", "find", str(automatic), "--device", "cpu", *more]) == 2
+    assert main(["labels", "find", str(automatic), "--again", "--device", "cpu", *more]) == 2
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.err.count("\n") == 1

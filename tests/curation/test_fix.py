@@ -97,7 +97,7 @@ def test_relabeling_repairs_planted_flips(automatic: Path, tiny: str, tmp_path: 
     assert wrong_after < 30
     run = quick(tiny, orat.methods.AT(), labels=str(tmp_path / "a" / "labels.csv"), epochs=2)
     assert orat.train(run, tmp_path / "b", device="cpu", display=SILENT)["left_out"] is None
-    assert int(prepare(run).train.wrong.sum()) <= wrong_after  # type: ignore[union-attr]
+    assert prepare(run).train.truth is None  # labels of a file are not compared with labels that nobody checked
     moved = [(row["moved_out"], row["moved_in"]) for row in result["classes"]]
     assert sum(out for out, _ in moved) == sum(into for _, into in moved) == result["relabeled"]
 

@@ -23,6 +23,7 @@ from orat.curation.page import page as page_of
 NAMES = ("ant", "bee", "cat", "dog", "eel")
 TRUE = truth(1000)
 LABELS = flipped(TRUE, 0.2)
+NAMED = [NAMES[label] for label in LABELS.tolist()]
 LOGITS = logits(TRUE, 5.0)
 PROBS = LOGITS.double().softmax(1)
 
@@ -139,16 +140,29 @@ def test_rows_are_matched_by_index_and_by_path(tmp_path: Path) -> None:
     assert next(iter(by_path))["path"] == paths[next(iter(plain))["index"]]
 
 
+def test_given_classes_rename_the_columns_of_a_table(tmp_path: Path) -> None:
+    frame().rename(columns={"ant": "A", "bee": "B"}).to_csv(tmp_path / "probs.csv", index=False)
+    arguments: dict[str, Any] = {"predictions": tmp_path / "probs.csv", "labels": NAMED}
+    unknown = "label 'ant' is no class: give one of A, B, cat, dog, eel, or 0..4"
+    named = [name for name in NAMED if name == "ant"] + [name for name in NAMED if name != "ant"]
+    assert_refused_in_one_line(lambda: orat.find_label_issues(**{**arguments, "labels": named}), unknown)
+    found = orat.find_label_issues(**arguments, classes=NAMES)
+    assert torch.equal(found.flags, orat.judge(PROBS.log(), LABELS).flagged())
+    table = tmp_path / "probs.csv"
+    assert found.notes()[1] == (
+        f"The columns A, B, cat, dog, eel of {table} are taken as ant, bee, cat, dog, eel, as asked."
+    )
+
+
 def test_names_among_the_labels_are_sorted_unless_classes_are_given() -> None:
-    named = [NAMES[label] for label in LABELS.tolist()]
-    found = orat.find_label_issues(predictions=PROBS, labels=named)
+    found = orat.find_label_issues(predictions=PROBS, labels=NAMED)
     assert found.names == NAMES
     assert found.notes()[1] == (
         "The columns are taken as the classes in the order of the alphabet: ant, bee, cat, dog, eel."
     )
     order = [4, 2, 0, 1, 3]
     moved = orat.find_label_issues(
-        predictions=PROBS[:, order], labels=np.array(named), classes=[NAMES[i] for i in order]
+        predictions=PROBS[:, order], labels=np.array(NAMED), classes=[NAMES[i] for i in order]
     )
     assert torch.equal(moved.flags, found.flags)
     assert len(moved.notes()) == 2
@@ -159,7 +173,7 @@ def test_samples_without_a_label_are_not_judged(tmp_path: Path) -> None:
     pd.DataFrame({"index": range(1000), "label": texts}).to_csv(tmp_path / "labels.csv", index=False)
     found = orat.find_label_issues(predictions=PROBS, labels=tmp_path / "labels.csv")
     assert found.id.tolist() == list(range(30, 1000))
-    assert "30 of 1,000 samples have no label and have no score." in found.notes()
+    assert "Not judged: 30 of 1,000 samples, which have no label." in found.notes()
     assert torch.equal(found.verdict.p_wrong, orat.judge(PROBS[30:].log(), LABELS[30:]).p_wrong)
 
 
@@ -193,7 +207,7 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (torch.full((1000, 5), -torch.inf), LABELS, "rows of minus infinity alone"),
         (PROBS[:900], LABELS, "1000 labels for 900 samples"),
         (PROBS, LABELS[:900], "900 labels for 1000 samples"),
-        (PROBS, LABELS + 1, "label '5' is no class: give a name or 0..4"),
+        (PROBS, LABELS + 1, "labels up to 5, from 0 on, but the predictions have 5 columns: give a column"),
         (PROBS, LABELS - 1, "label '-1' is no class"),
         (PROBS[:, :1], LABELS, "has one class: give a column for each class, such as 1 - p and p"),
         (PROBS[:, 1], LABELS, "has the shape (1000,): give one row a sample and one column a class"),
@@ -201,6 +215,16 @@ def changed(row: int, values: list[float] | float) -> Tensor:
         (PROBS, LABELS * 0, "the labels are all of one class"),
         (PROBS, LABELS.double(), "labels are float64 of shape (1000,): give one class index or name per sample"),
         (PROBS, torch.nn.functional.one_hot(LABELS), "labels are int64 of shape (1000, 5)"),
+        (
+            PROBS[:, :3].log().softmax(1),
+            NAMED,
+            "labels of 5 classes (ant, bee, cat",
+        ),
+        (
+            PROBS[:, [2, 0, 1, 4, 3]],
+            NAMED,
+            "give the order as --classes, such as",
+        ),
         (PROBS, ["ant", "bee"] * 500, "labels names 2 classes (ant, bee) for 5 columns of predictions"),
         ([["a", "b"]] * 1000, LABELS, "could not convert string to float"),
         (PROBS, None, "give predictions with labels"),

@@ -46,6 +46,7 @@ def message(file: Path) -> str:
         (GRAY[:, None], GRAY[:, None]),
         (COLOR, COLOR.transpose(0, 3, 1, 2)),
         (COLOR.transpose(0, 3, 1, 2), COLOR.transpose(0, 3, 1, 2)),
+        (COLOR.astype(np.int64), COLOR.transpose(0, 3, 1, 2)),
     ],
 )
 def test_every_layout_of_images_ends_with_channels_first(tmp_path: Path, x: Any, wanted: Any) -> None:
@@ -131,11 +132,16 @@ def test_any_bytes_survive_the_way_through_floats(values: list[int]) -> None:
     assert (arrays.as_bytes({"x_train": (pixels / 255).astype(np.float32)})["x_train"] == pixels).all()
 
 
+def test_arrays_of_other_names_are_named(tmp_path: Path) -> None:
+    file = save(tmp_path, images=GRAY, y_train=LABELS)
+    assert "has no 'x_train', only images, y_train: save it with x_train=... and y_train=..." in message(file)
+
+
 @pytest.mark.parametrize(
     ("x", "words"),
     [
         (GRAY.astype(np.float32), "float32 from 0 to 255: store pixels as uint8"),
-        (GRAY.astype(np.int64), "int64 from 0 to 255: store pixels as uint8"),
+        (GRAY.astype(np.int64) + 1, "int64 from 1 to 256: rescale to [0, 1]"),
         (GRAY / 127.5 - 1, "float64 from -1 to 1: rescale to [0, 1]"),
         (GRAY * 100.0, "from 0 to 25500: rescale to [0, 1]"),
         (POINTS + np.nan, "NaN"),
@@ -190,7 +196,7 @@ def test_parts_of_different_shape_are_refused(tmp_path: Path) -> None:
 
 
 def test_as_many_labels_as_samples_are_wanted(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="5 images but labels of shape"):
+    with pytest.raises(InputError, match="5 samples but labels of shape"):
         arrays.read(save(tmp_path, x_train=GRAY, y_train=LABELS[:4]))
 
 

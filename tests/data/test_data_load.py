@@ -119,13 +119,15 @@ def test_a_tar_file_and_an_npz_are_loaded_by_their_paths(tmp_path: Path) -> None
 
 def test_an_unknown_name_gets_the_nearest_one_and_the_hint_that_paths_go_too() -> None:
     line = message("mnits")
-    assert "unknown data set 'mnits': did you mean 'mnist'?" in line
-    assert "or give the path of an image folder, a .npz, .csv or .tar file" in line
+    assert "there is no mnits, nor a data set of this name: did you mean 'mnist'?" in line
+    assert "give an image folder, a .npz, .csv, .tsv, .parquet or .tar file; known are cifar10, cifar100, mnist" in line
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("1,2")
-    assert "notes.txt is no data set: give an image folder, a .npz, .csv or .tar file" in message("notes.txt")
+    assert "notes.txt is no data set: give an image folder, a .npz, .csv, .tsv, .parquet or .tar file" in message(
+        "notes.txt"
+    )
     (tmp_path / "make.py").write_text("")
     assert "make.py is a file of code: name a function or an object in it, as in make.py:" in message("make.py")
 

@@ -97,6 +97,37 @@ def test_every_form_gives_the_same_samples(form: str) -> None:
     assert (splits.test, splits.validation, splits.notes) == (None, None, ())
 
 
+SIZES = [(4, 6), (8, 12), (8, 12), (10, 15), (20, 30)]  # height and width
+
+
+def pictures(sizes: list[tuple[int, int]], mode: str = "RGB") -> list[Image.Image]:
+    """Images of Pillow of these sizes."""
+    return [Image.new(mode, size[::-1], color=20 * place) for place, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("largest", [None, 6])
+def test_images_of_pillow_are_resized_by_the_rule_of_folders(tmp_path: Path, largest: int | None) -> None:
+    for place, image in enumerate(pictures(SIZES)):
+        folder = tmp_path / "train" / NAMES[place % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        image.save(folder / f"{place}.png")
+    folders = orat.load_data(str(tmp_path), largest=largest)
+    given = orat.load_data(items(pictures(SIZES), [NAMES[place % 2] for place in range(5)]), largest=largest)
+    assert given.train.shape == folders.train.shape
+    assert given.notes == folders.notes
+    assert given.image_size == folders.image_size
+    assert sorted(given.train.images.flatten(1).tolist()) == sorted(folders.train.images.flatten(1).tolist())
+
+
+def test_images_of_pillow_have_the_size_of_the_training_part_and_color_if_any_has() -> None:
+    train, test = items(pictures(SIZES[1:3], "L"), [0, 1]), items(pictures(SIZES[3:]), [0, 1])
+    splits = orat.load_data((train, test))
+    assert splits.test is not None
+    assert splits.train.shape == splits.test.shape == (3, 8, 12)
+    assert orat.load_data(train, image_size=(5, 7)).train.shape == (1, 5, 7)
+    assert orat.load_data(train, image_size=(5, 7)).image_size is None
+
+
 TWO = {
     "arrays": ((X[:4], Y[:4]), (X[4:], Y[4:])),
     "torch data sets": (items(X[:4], Y[:4]), items(X[4:], Y[4:])),
@@ -243,7 +274,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "five axes": ((X[None], Y), "(1, 6, 4, 5, 3)"),
     "samples of several shapes": (([X[0], X[1, 1:]], Y[:2]), f"x in {ANY} is no array"),
     "no samples": ((X[:0], Y[:0]), "is empty"),
-    "too few labels": ((X, Y[:4]), "there are 6 images but labels of shape (4,)"),
+    "too few labels": ((X, Y[:4]), "there are 6 samples but labels of shape (4,)"),
     "soft labels": (
         (X, np.full((6, 3), 1 / 3)),
         "y_train in the data given has the shape (6, 3): give names or integers",

@@ -203,7 +203,7 @@ def test_transparent_images_are_counted(tmp_path: Path) -> None:
     root = save(tmp_path, "train/cat/1.png")
     Image.new("RGBA", (6, 4)).save(root / "train/cat/2.png")
     splits = folder.read(root)
-    assert splits.notes == ("1 transparent image laid on white",)
+    assert splits.notes == ("1 image with an alpha channel: pixels that are transparent are laid on white",)
     assert splits.train.images[1].unique().tolist() == [255]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from orat.core.errors import InputError
+from orat.data.catalog import load
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.methods import AT
 from orat.noise import inject as noise
@@ -72,7 +73,7 @@ def test_a_written_csv_comes_back_in_any_order(tmp_path_factory, labels, shuffle
     [
         ("a.txt", b"0\n1\n2\n", r"a.txt has 3 labels for 4 samples"),
         ("a.txt", b"", r"a.txt has 0 labels for 4 samples"),
-        ("a.txt", b"0\n1\n3\n2\n", r"a.txt, line 3: label '3' is no class: give a name or 0..2"),
+        ("a.txt", b"0\n1\n3\n2\n", r"a.txt, line 3: label '3' is no class: give one of cat, dog, eel, or 0..2"),
         ("a.txt", b"0\n-1\n1\n2\n", r"a.txt, line 2: label '-1' is no class"),
         ("a.txt", b"cat\ndgo\neel\ncat\n", r"a.txt, line 2: label 'dgo' is no class"),
         ("a.txt", b"\xff\xfe\x00", r"a.txt is not a .txt file of labels: 'utf-8' codec"),
@@ -130,8 +131,18 @@ def test_a_run_on_an_image_folder_takes_labels_by_path(tmp_path: Path):
     train = prepare(run).train
     assert train.paths == ("train/cat/2.png", "train/dog/1.png", "train/dog/2.png")
     assert train.labels.tolist() == [1, 1, 0]
-    assert train.truth is not None
-    assert train.truth.tolist() == [0, 1, 1]
+    assert train.truth is None  # nobody vouches for the labels of the folders
+
+
+def test_labels_of_a_file_are_compared_with_the_labels_of_published_data_alone(tmp_path: Path, tiny: str):
+    with np.load(tiny) as arrays:
+        np.savez(tmp_path / "true.npz", **arrays, true_y_train=arrays["y_train"][::-1])
+        true = arrays["y_train"][::-1].tolist()
+    for data, n, truth in (("sample", 6000, "given"), (tiny, 300, None), (str(tmp_path / "true.npz"), 300, true)):
+        np.save(tmp_path / "labels.npy", np.zeros(n, np.int64))
+        run = Run(data=data, method=AT(), labels=str(tmp_path / "labels.npy"), validation=0.0)
+        given, found = load(data).train.labels.tolist(), prepare(run).train.truth
+        assert (None if found is None else found.tolist()) == (given if truth == "given" else truth)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ def four(labels: str, title: str = "path,label") -> str:
     return f"{title}\n" + "".join(f"{name},{label}\n" for name, label in zip(NAMES, labels.split(), strict=True))
 
 
+def test_semicolons_may_stand_between_the_columns(photos: Path) -> None:
+    commas = read(photos, four("dog cat dog ape")).train
+    semicolons = read(photos, four("dog cat dog ape").replace(",", ";")).train
+    assert semicolons.fingerprint() == commas.fingerprint()
+
+
 def test_images_and_labels_come_in_the_order_of_the_file(photos: Path) -> None:
     train = read(photos, four("dog cat dog ape")).train
     assert train.paths == NAMES

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pytest
 import torch
@@ -168,6 +169,15 @@ BAD: dict[str, tuple[str, str]] = {  # the text of a table, and words of the ref
     "another target": ("x,lable\n1,a\n2,b\n", "unknown column of {file}: 'label': did you mean 'lable'?"),
     "a missing number": ("x,label\n1,a\n,b\n", "column 'x', line 3: the value is missing"),
     "NaN": ("x,label\n1,a\nNaN,b\n", "column 'x', line 3: the value is missing"),
+    "many missing values": (
+        "x,z,label\n" + "1,,a\n" * 4 + "nan,,b\n",
+        "column 'z', line 2; column 'z', line 3; column 'z', line 4; column 'z', line 5; column 'x', line 6 and 1 more"
+        ": "        "6 values are missing; fill in, or remove the rows or the columns",
+    ),
+    "paths of images": (
+        "path,label\n" + "".join(f"{i}.jpg,{i % 2}\n" for i in range(15)),
+        "column 'path' names image files, but --target is for tables of numbers: leave --target out",
+    ),
     "a missing label": ("x,label\n1,a\n2,\n", "column 'label', line 3: the value is missing"),
     "infinity": ("x,label\n1,a\n-inf,b\n", "column 'x', line 3: -inf is too large for a float32"),
     "a typo in a number": ("x,label\n1,a\n2,b\n3o,a\n", "column 'x', line 4: '3o' is no number, unlike most cells"),
@@ -186,6 +196,23 @@ BAD: dict[str, tuple[str, str]] = {  # the text of a table, and words of the ref
     "only labels": ("label,split\na,train\nb,train\n", "has no features besides 'label'"),
     "nothing to attack": ("x,label\n1,a\n1,b\n", "no feature is left that an attack can change (x (constant))"),
 }  # fmt: skip
+
+
+def test_a_data_frame_is_read_as_its_file(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": RNG.normal(size=30), "town": ["b", "a", "c"] * 10, "label": ["cat", "dog"] * 15})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given, read = catalog.load(frame, target="label"), catalog.load(str(tmp_path / "t.csv"), target="label")
+    assert given.train.fingerprint() == read.train.fingerprint()
+    assert given.train.features == ("x", "town=a", "town=b", "town=c")
+    assert given.train.lines is not None
+    assert [line + 2 for line in given.train.lines] == list(read.train.lines or ())
+    for data, more, words in (
+        (frame, {}, "the data frame is a table with the columns x, town, label: name the column of labels"),
+        (frame, {"target": "lable"}, "unknown column of the data frame: 'lable': did you mean 'label'?"),
+        (frame.replace({"town": {"a": None}}), {"target": "label"}, "the data frame, column 'town', row 1;"),
+        (frame[:0], {"target": "label"}, "the data frame has no rows"),
+    ):
+        assert_refused_in_one_line(lambda data=data, more=more: catalog.load(data, **more), words)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -242,7 +269,7 @@ def test_vectors_beyond_0_and_1_are_features_in_both_parts(tmp_path: Path) -> No
 
 def test_vectors_within_0_and_1_are_as_ever_unless_bounds_are_given(tmp_path: Path) -> None:
     file = vectors(tmp_path, x_train=RNG.random((20, 3)))
-    assert (arrays.read(file).train.domain, arrays.read(file).notes) == (UNIT, ())
+    assert (arrays.read(file).train.domain, arrays.read(file).notes) == (UNIT, (arrays.PIXELS,))
     embedded = arrays.read(file, Columns(bounds="none", frozen=("1",))).train.domain
     assert (embedded.low, embedded.high) == (None, None)
     assert [bool(one) for one in embedded.scale or ()] == [True, False, True]

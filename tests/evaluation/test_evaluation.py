@@ -95,7 +95,7 @@ def test_values_outside_the_unit_interval_are_refused_at_the_door() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "words"),
-    [(torch.tensor([0, 2]), "from 0 to 2"), (torch.tensor([-1, 0]), "from -1"), (torch.tensor([0]), "2 images")],
+    [(torch.tensor([0, 2]), "from 0 to 2"), (torch.tensor([-1, 0]), "from -1"), (torch.tensor([0]), "2 samples")],
 )
 def test_labels_that_do_not_fit_are_refused(labels: torch.Tensor, words: str) -> None:
     with pytest.raises(InputError, match=words):

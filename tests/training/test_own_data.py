@@ -186,4 +186,4 @@ def test_data_by_code_are_trained_from_the_command_line(
     (tmp_path / "own_sets_two.py").write_text(CODE)
     words = "train --data own_sets_two.py:two --method at --model mlp-4 --epochs 1 --attack-steps 1 --device cpu"
     assert main(words.split()) == 0
-    assert "has no test images" in capsys.readouterr().out
+    assert "has no test part" in capsys.readouterr().out

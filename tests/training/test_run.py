@@ -7,12 +7,14 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from refusals import assert_refused_in_one_line
 
 from orat.core.errors import InputError
-from orat.core.options import number, radius, size, size_text
+from orat.core.options import number, quotient, radius, size, size_text
 from orat.methods import AT, ORAT, AoRR
 from orat.methods.base import Recorded
 from orat.training.defaults import DEFAULTS
@@ -103,9 +105,49 @@ def test_methods_refuse_nonsense(build: object, words: str) -> None:
     assert words in str(caught.value)
 
 
+WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
+    ({"eps": "eight"}, "eps = 'eight': give a number"),
+    ({"epochs": "2"}, "epochs = '2': give a whole number"),
+    ({"epochs": 2.5}, "epochs = 2.5: give a whole number"),
+    ({"epochs": True}, "epochs = True: give a whole number"),
+    ({"milestones": 2}, "milestones = 2: give a tuple of whole numbers, such as (20, 40)"),
+    ({"milestones": (2.5,)}, "milestones = (2.5,): give a tuple of whole numbers, such as (20, 40)"),
+    ({"lr": "0.1"}, "lr = '0.1': give a number"),
+    ({"normalize": "no"}, "normalize = 'no': give True or False"),
+    ({"image_size": 32}, "image_size = 32: give a tuple of two whole numbers or None"),
+    ({"target": 3}, "target = 3: give a text or None"),
+    ({"frozen": "age"}, "frozen = 'age': give a tuple of names, such as ('age', 'sex')"),
+    ({"bounds": ("a", 1)}, "bounds = ('a', 1): give data, none, or two numbers"),
+    ({"method": "at"}, "method = 'at': give a value such as orat.methods.ORAT(m=0.3)"),
+]
+
+
+@pytest.mark.parametrize(("values", "words"), WRONG_TYPES)
+def test_a_value_of_another_type_is_refused_with_field_and_type(values: dict[str, Any], words: str) -> None:
+    assert_refused_in_one_line(lambda: Run(**{"data": "photos", "method": AT(), **values}), words)
+
+
+def test_radii_may_be_texts_lists_tuples_and_numbers_of_numpy() -> None:
+    run = Run(data="photos", method=AT(), eps="8/255", attack_step_size="2/255", milestones=[2, 3], epochs=np.int64(4))  # type: ignore[arg-type]
+    assert (run.eps, run.attack_step_size, run.milestones, run.epochs) == (8 / 255, 2 / 255, (2, 3), 4)
+    plain = Run(data="photos", method=AT(), eps=8 / 255, attack_step_size=2 / 255, milestones=(2, 3), epochs=4)
+    assert (run.id, type(run.epochs)) == (plain.id, int)
+
+
 def test_numbers_are_read_as_people_write_them() -> None:
     assert number("8/255") == 8 / 255
+    for eps, text in (
+        (8 / 255, "8/255"),
+        (0.1, "0.1"),
+        (51 / 255, "0.2"),
+        (0.031, "0.031"),
+        (1, "1"),
+        (300.0, "300.0"),
+    ):
+        assert (quotient(eps), number(quotient(eps))) == (text, eps)
     assert number("0.1") == 0.1
+    for text, share in (("70%", "0.7"), ("12.5 %", "0.125")):
+        assert_refused_in_one_line(lambda text=text: number(text), f"{text!r} is not a number: write it as {share}")  # type: ignore[misc]
     assert size("32x48") == (32, 48)
     assert size("32") == (32, 32)
     assert size_text((32, 48)) == "32x48"

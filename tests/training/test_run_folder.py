@@ -68,6 +68,7 @@ def test_a_file_in_the_place_of_the_folder_is_left_alone(tiny: str, tmp_path: Pa
         (ORAT(m=0.999), {}, "must"),
         (ORAT(m=300), {}, "must"),
         (ORAT(m=2, k=301), {}, "must"),
+        (AT(), {"eps": 8.0}, "did you mean 8/255"),
         (AT(), {"model": "resnet17"}, "unknown (model|network)"),
         (ORAT(scout_model="resnet17"), {}, "unknown (model|network)"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from quick_runs import EVERY, assert_same, quick, train_until_stopped
@@ -27,6 +28,7 @@ from orat.methods.base import Method, Step
 from orat.training.loop import EpochDone
 from orat.training.observers import Guard
 from orat.training.run import Run
+from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, with_noise
 from orat.training.train import train
 
@@ -56,6 +58,17 @@ def test_every_method_trains_and_is_tested_on_a_table(clusters: str, tmp_path: P
     result = train(quick(clusters, EVERY[name], **TARGET), tmp_path, device="cpu", display=SILENT)
     assert result["last"]["natural"] >= 0.7
     assert {"fgsm", "pgd20", "cw"} < result["last"].keys()
+
+
+def test_a_data_frame_trains_as_its_file(clusters: str, tmp_path: Path) -> None:
+    frame, run = pd.read_csv(clusters), quick(clusters, orat.methods.ST(), epochs=1, milestones=(), **TARGET)
+    train(run, tmp_path / "file", device="cpu", display=SILENT)
+    train(replace(run, data=frame), tmp_path / "frame", device="cpu", display=SILENT)
+    weights = [RunFolder(tmp_path / name).load_tensors("model") for name in ("file", "frame")]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    found = orat.find_label_issues(tmp_path / "frame", data=frame, device="cpu")
+    first = next(iter(found))
+    assert frame["kind"][first["line"]] == first["given_label"]
 
 
 @dataclass(frozen=True)
@@ -187,8 +200,72 @@ def test_label_issues_name_the_lines_of_the_table(noisy: Path, clusters: str) ->
     found = orat.find_label_issues(noisy)
     for row in list(found)[:10]:
         assert row["is_label_issue"]
-        right = rows[int(row["path"].split()[1]) - 1].rpartition(",")[2]
+        right = rows[row["line"] - 1].rpartition(",")[2]
         assert row["given_label"] != right == row["predicted_label"]
+
+
+@pytest.mark.parametrize("titles", ["line,label", "path,label"])
+def test_labels_of_a_file_belong_to_lines_of_the_table(clusters: str, tmp_path: Path, titles: str) -> None:
+    before = splits_of(Run(data=clusters, method=orat.methods.AT(), **TARGET)).train
+    assert before.lines is not None
+    assert before.lines[0] >= 2
+    assert before.paths == tuple(f"line {line}" for line in before.lines)
+    keys = before.lines if titles.startswith("line") else before.paths
+    flipped = [f"{key},{'ab'[1 - label]}" for key, label in zip(keys, before.labels.tolist(), strict=True)]
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join([titles, *reversed(flipped)]))
+    train = prepare(quick(clusters, orat.methods.AT(), labels=str(file), **TARGET)).train
+    rows = Path(clusters).read_text().splitlines()
+    assert train.lines is not None
+    for line, label in zip(train.lines, train.labels.tolist(), strict=True):
+        assert rows[line - 1].rpartition(",")[2] != "ab"[label]
+
+
+@pytest.mark.parametrize("settings", [{}, {"frozen": ("big",), "bounds": "none"}, {"frozen": ("small",)}])
+def test_data_read_with_other_bounds_or_frozen_columns_have_no_threat_of_the_run(
+    clusters: str, settings: dict[str, Any]
+) -> None:
+    run = Run(data=clusters, method=orat.methods.AT(), eps=0.2, target="kind", frozen=("big", "letter"))
+    other = orat.load_data(clusters, target="kind", **settings).test
+    again = "read them as the run does, by orat.load_data(..., bounds='data', frozen=('big', 'letter'))"
+    assert_refused_in_one_line(lambda: run.threat_in(other.domain), again)
+    same = orat.load_data(clusters, target="kind", frozen=("letter", "big")).test
+    assert run.threat_in(same.domain).scale == same.domain.scale
+
+
+def test_a_radius_of_a_table_is_printed_with_its_unit(
+    noisy: Path, clusters: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"train --data {clusters} --target kind --frozen big --method at --epochs 1 --device cpu --out {tmp_path}/a"
+    assert main(words.split()) == 0
+    printed = capsys.readouterr()
+    assert "linf eps 0.1 standard deviations, 1 epochs" in printed.err
+    assert "on 60 test samples; attacks: linf, eps 0.1 standard deviations\n" in printed.out
+    assert main(["evaluate", str(noisy), "--attacks", "fgsm", "--device", "cpu"]) == 0
+    assert "eps in standard deviations" in capsys.readouterr().out
+    assert str(orat.predict(noisy, clusters, certain="fgsm").attack) == "fgsm of radius 0.1 standard deviations in linf"
+
+
+def test_vectors_in_0_to_1_say_that_they_are_taken_as_pixels(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((40, 3), np.float32)
+    notes = orat.load_data((x, np.arange(40) % 2)).notes
+    assert [note for note in notes if "taken as pixels" in note and "give bounds 0,1" in note]
+    domain = orat.load_data((x, np.arange(40) % 2), bounds=(0.0, 1.0)).train.domain
+    assert domain.unit == " standard deviations"
+
+
+def test_the_page_of_a_table_lists_rows_with_their_values(noisy: Path, clusters: str, tmp_path: Path) -> None:
+    out = ["labels", "find", str(noisy), "--out", str(tmp_path), "--top", "5"]
+    assert main(out) == 0
+    first = next(iter(orat.find_label_issues(noisy)))
+    small, middle, big, letter, kind = Path(clusters).read_text().splitlines()[first["line"] - 1].split(",")
+    text = (tmp_path / "label-issues.html").read_text()
+    row = next(line for line in text.splitlines() if line.startswith(f"<tr><th>1</th><td>{first['line']}</td>"))
+    cells = row.replace("</td></tr>", "").split("</td><td>")[1:]
+    assert cells[:2] == [first["given_label"], kind]
+    assert [float(cell) for cell in cells[4:7]] == pytest.approx([float(small), float(middle), float(big)], rel=1e-4)
+    assert cells[7:] == [letter]
+    assert text.count("<tr><th>") == 5 + 2 + 2 + 3
 
 
 def test_a_finished_run_is_evaluated_in_its_own_bounds_and_units(

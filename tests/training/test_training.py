@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from one_step import radius_and_step_size
@@ -17,12 +18,13 @@ from orat.core.errors import TrainingError
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method, Setting
 from orat.methods.base import State, Step
+from orat.training.forecast import few_samples
 from orat.training.learner import RunLearner
 from orat.training.load import load_model
 from orat.training.loop import EpochDone, StepDone, fit
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.setup import build_model, prepare, setting_of
+from orat.training.setup import build_model, prepare, setting_of, spared
 from orat.training.train import Session, train
 
 
@@ -239,6 +241,30 @@ def test_the_state_of_a_run_has_its_decision_for_every_sample_and_the_place_of_t
     assert RunFolder(tmp_path / "at").load_tensors("state").keys() == {"id"}
 
 
+def test_no_class_loses_its_last_sample_to_the_validation_part(tmp_path: Path) -> None:
+    labels = np.repeat(np.arange(9), [1, 1, 1, 2, 2, 40, 40, 40, 40])
+    np.savez(tmp_path / "few.npz", x_train=np.zeros((len(labels), 4, 4), np.uint8), y_train=labels)
+    for seed in range(8):
+        parts = prepare(quick(str(tmp_path / "few.npz"), AT(), validation=0.5, seed=seed))
+        assert parts.validation is not None
+        assert (len(parts.train), len(parts.validation)) == (84, 83) or len(parts.validation) == 84
+        assert parts.train.labels.bincount(minlength=9).min() >= 1
+        both = torch.cat([parts.train.labels, parts.validation.labels])
+        assert both.bincount().tolist() == [1, 1, 1, 2, 2, 40, 40, 40, 40]
+    (line,) = few_samples(parts.train)
+    assert line.startswith(
+        ("5 classes with fewer than 20 training", "6 classes", "7 classes", "8 classes", "9 classes")
+    )
+    assert "0 1, 1 1, 2 1 and " in line
+
+
+@pytest.mark.parametrize("n", [100, 167])
+def test_a_validation_part_that_takes_no_last_sample_is_as_before(n: int) -> None:
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    chosen = spared(order, torch.arange(n) % 5, n // 4)
+    assert chosen.tolist() == [True] * (n // 4) + [False] * (n - n // 4)
+
+
 def test_the_first_lines_name_method_network_data_and_radius(tiny: str, tmp_path: Path) -> None:
     for name, method, words in (
         ("at", AT(), "at: mlp-16 on"),
@@ -250,4 +276,4 @@ def test_the_first_lines_name_method_network_data_and_radius(tiny: str, tmp_path
         assert heard.lines[0].startswith(words)
         assert "(270 train, 30 validation, 90 test), linf eps 0.1, 4 epochs, cpu, about " in heard.lines[0]
     assert heard.lines[1].startswith("cross-fitting 1/1  loss ")
-    assert heard.lines[2].startswith("orat: automatic, ")
+    assert heard.lines[2].startswith("orat: automatic; the scout networks cannot judge labels")
