@@ -13,7 +13,8 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import frozen, reaching
+from orat.attacks.base import frozen
+from orat.attacks.gradients import reaching
 from orat.attacks.pgd import PGD
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import Display

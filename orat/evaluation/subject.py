@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import Attack, frozen, gradient_at
+from orat.attacks.base import Attack, frozen
+from orat.attacks.gradients import gradient_at
 from orat.core.console import SILENT, Display
 from orat.core.device import products
 from orat.core.errors import InputError
