@@ -6,12 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from orat.cli.cards import card_of, card_table, cards, lines, markdown, methods_table
 from orat.cli.flags import add_command
 from orat.cli.tables import plain_table, print_json, say
-from orat.core.console import Display
+from orat.core.console import Display, plain
 from orat.core.errors import InputError, unknown
 from orat.core.options import size
 from orat.core.registry import plugins
@@ -57,9 +55,9 @@ def list_methods(arguments: Namespace) -> int:
     elif arguments.markdown:
         say(markdown(chosen.values()).rstrip())
     elif arguments.name is not None:
-        Console(highlight=False).print(card_table(chosen[arguments.name]))
+        plain().print(card_table(chosen[arguments.name]))
     else:
-        Console(highlight=False).print(methods_table(chosen.values()))
+        plain().print(methods_table(chosen.values()))
         say(NOTES["methods"])
     return 0
 
@@ -71,7 +69,7 @@ def list_lines(arguments: Namespace) -> int:
         print_json(rows)
     else:
         titles = {"name": arguments.kind.removesuffix("s"), "description": "description"}
-        Console(highlight=False).print(plain_table("", titles, rows))
+        plain().print(plain_table("", titles, rows))
         say(NOTES[arguments.kind])
     return 0
 
@@ -86,7 +84,7 @@ def list_data(arguments: Namespace) -> int:
     if arguments.json:
         print_json(rows)
         return 0
-    Console(highlight=False).print(plain_table("", {name: name for name in ROW}, [shown(row) for row in rows]))
+    plain().print(plain_table("", {name: name for name in ROW}, [shown(row) for row in rows]))
     for row in rows:
         for line in [row["message"]] if row["status"] != "found" else row.get("notes", ()):
             say(line)
