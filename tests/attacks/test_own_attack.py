@@ -317,6 +317,18 @@ def test_an_attack_that_cannot_train_is_refused_in_one_line_and_nothing_is_writt
     assert not (folder / "a").exists()
 
 
+def test_an_attack_that_keeps_to_the_full_radius_alone_is_refused_before_the_radius_warms_up(
+    tiny: str, folder: Path
+) -> None:
+    def fixed(model: nn.Module, x: Tensor, y: Tensor, threat: Threat, draws: Any) -> Tensor:
+        return (x + 0.1).clamp(0, 1)
+
+    words = "far in linf, and the radius is 0.00555556: return threat.project(adv, x)"
+    assert_refused_in_one_line(lambda: orat.train(quick(tiny, fixed, attack_warmup=2.0), "a", display=SILENT), words)
+    assert not (folder / "a").exists()
+    orat.train(quick(tiny, fixed), "a", display=SILENT)
+
+
 def test_settings_of_pgd_and_blind_climbs_are_refused(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
     for flag, value in (("--attack-steps", "3"), ("--attack-start", "none"), ("--attack-step-size", "0.1")):
         name = flag[2:].replace("-", "_")
