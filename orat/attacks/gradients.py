@@ -54,3 +54,10 @@ def cut_graph() -> InputError:
         "no gradient of the network reaches its input, as behind detach(), no_grad() or NumPy in its forward: "
         "remove what cuts the graph, or give only attacks without gradients (square)"
     )
+
+
+def check_gradients_on() -> None:
+    """Refuses a training where the caller switched gradients off."""
+    for off, name in ((torch.is_inference_mode_enabled(), "inference_mode"), (not torch.is_grad_enabled(), "no_grad")):
+        if off:
+            raise InputError(f"torch.{name}() hides gradients from the training: call it outside of torch.{name}()")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+GENERATORS = (torch.Generator, np.random.Generator, Random)
 OF_MODULES = frozenset(vars(nn.Module()))  # attributes of every module
 
 
@@ -32,13 +33,23 @@ def attributes(module: nn.Module) -> dict[str, Any]:
     return found
 
 
+def remembered(module: nn.Module, work: Callable[[], object]) -> list[str]:
+    """The attributes and buffers that some work changes, without generators of random numbers."""
+    before = form(dict(module.named_buffers())), unsaved(module)
+    work()
+    after = unsaved(module)
+    kept = {name: value for name, value in attributes(module).items() if not isinstance(value, GENERATORS)}
+    changed = [name for name in kept if before[1].get(name) != after[name]]
+    return changed if form(dict(module.named_buffers())) == before[0] else [*changed, "its buffers"]
+
+
 def form(value: Any, above: frozenset[int] = frozenset()) -> Hashable:
     """A value in a form that is equal for equal contents; `above` has the objects that hold it."""
     if isinstance(value, Tensor):
         return type(value).__name__ if is_lazy(value) else (tuple(value.shape), str(value.dtype), content(value))
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
-    if isinstance(value, torch.Generator | np.random.Generator | Random):
+    if isinstance(value, GENERATORS):
         return state_of(value)
     if inspect.isroutine(value) or isinstance(value, type | ModuleType) or id(value) in above:
         return str(getattr(value, "__qualname__", type(value).__qualname__))

@@ -24,6 +24,7 @@ from orat.core.random import Draws
 from orat.core.types import Images, Indices, Labels, Logits
 from orat.data.loader import as_input
 from orat.data.source import Dataset
+from orat.evaluation.checks import check_logits
 from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, metered
 from orat.evaluation.searchers import quick, sees_margins
 from orat.evaluation.subject import device_of, prepared
@@ -75,7 +76,7 @@ def correct(
     for attack in attacks.values():
         attack.check_threat(threat)
     model, data = prepared(model, data, attacks, seed, display)
-    natural = predict(model, data) == data.labels
+    natural = check_logits(logits_of(model, data)).argmax(1).to(data.labels.device) == data.labels
     if searchers is None and precision != "float32":
         searchers = partial(quick, model, precision=precision, device=device_of(model))
     batch_size, journal = batch_size or default_batch(model, data), journal or Journal()

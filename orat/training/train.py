@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks import suite
+from orat.attacks.gradients import check_gradients_on
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.data.loader import Loader, loader
@@ -87,6 +88,7 @@ def training(
     observers: MakeObservers | None = None,
 ) -> Generator[Event, None, Result]:
     """The same as a generator: yields after each step, so that several runs can take turns, and returns the result."""
+    check_gradients_on()
     folder = RunFolder(Path(out) if out else default_folder(run))
     run = folder.begun(run)
     folder.check(run)
@@ -129,9 +131,8 @@ class Session:
         """Trains from the last checkpoint to the last epoch, then tests."""
         run, scouts = self.run, self.run.method.scouts()
         model = self.network()
-        plan = None
-        if scouts is not None:
-            plan = affordable(plan_for(run, self.parts, scouts, network=model), run, scouts.epochs)
+        plan = None if scouts is None else plan_for(run, self.parts, scouts, network=model)
+        plan = None if scouts is None or plan is None else affordable(plan, run, scouts.epochs)
         state = state_of(run, self.parts) if plan is None else None
         rehearse(run, self.parts.train, model, state)
         with self.folder.claimed(run, self.parts.train):
@@ -169,10 +170,9 @@ class Session:
             "" if self.folder.can_resume() else f", {expected(self.run, self.parts, model, self.execution, plan)}"
         )
         self.display.line(first_line(self.run, self.parts, state, self.device) + time_left)
-        if self.chosen:
-            self.display.line(choices(self.run, self.parts, self.device, self.chosen))
-        for note in self.notes:
-            self.display.line(note)
+        chosen = [choices(self.run, self.parts, self.device, self.chosen)] if self.chosen else []
+        for line in (*chosen, *self.notes):
+            self.display.line(line)
 
     def cross_fit(self, plan: Plan, model: nn.Module, saved: dict[str, Any] | None) -> Generator[Event, None, Tensor]:
         """The cross-fitted predictions: those of the folder, or by training scout networks."""

@@ -335,6 +335,8 @@ REFUSED = {
     "Detached": "no gradient of the network reaches its inputs",
     "WithoutGradient": "no gradient of the network reaches its inputs",
     "Unregistered": "uses weights of shape (54,) that it does not register",
+    "Counts": "the network changes calls whenever it is called, which no checkpoint has: make it a buffer",
+    "CountsInTraining": "the network changes rate whenever it is called",
     "Mixed": "pairs[0][0] is a str beside modules in a plain container",
     "TwoTensors": "returns a tuple with 2 tensors",
     "Fixed": "no parameter that learns",
@@ -351,6 +353,19 @@ def test_a_network_that_cannot_be_trained_is_refused_before_anything_is_written(
     words = ["--data", small, "--method", "at", "--eps", "0.1", "--augment", "none", "--out", str(tmp_path / "run")]
     assert REFUSED[kind] in wrong(capsys, "train", "--model", f"odd_networks:{kind}", *words)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_training_without_gradients_is_refused_before_anything_is_written(small: str, tmp_path: Path) -> None:
+    run = own(small, "mlp-4")
+    for mode, name in ((torch.no_grad, "no_grad"), (torch.inference_mode, "inference_mode")):
+        with mode():
+            words = f"torch.{name}() hides gradients from the training: call it outside of torch.{name}()"
+            assert_refused_in_one_line(lambda: orat.train(run, tmp_path / "run", display=SILENT), words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cache_in_forward_is_no_memory(small: str, tmp_path: Path) -> None:
+    orat.train(own(small, "odd_networks:Caches"), tmp_path / "run", display=SILENT)
 
 
 @pytest.mark.parametrize(
