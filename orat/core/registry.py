@@ -203,7 +203,12 @@ def own(value: Any, module: ModuleType) -> bool:
     return getattr(value, "__module__", None) == module.__name__
 
 
-def check_trust(name: object, what: str, trust: bool) -> None:
-    """Refuses to run code that a record or a file names; `what` is the flag that would name the code now."""
+def check_trust(name: object, what: str, trust: bool, caller: str = "command") -> None:
+    """Refuses to run code that a record or a file names; `what` is the flag or argument that would name the code now.
+
+    `caller` is command or call, for the words of the remedy, or either.
+    """
     if isinstance(name, str) and names_code(name) and not trust:
-        raise InputError(f"{what} {name} is code that a file names: give --{what} {name} in this command, or --trust")
+        flags, words = f"give --{what} {name} in this command, or --trust", f"give {what}={name!r}, or trust=True"
+        remedy = {"command": flags, "call": words, "either": f"{flags}; in Python, {words}"}[caller]
+        raise InputError(f"{what} {name} is code that a file names: {remedy}")

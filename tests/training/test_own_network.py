@@ -273,14 +273,19 @@ def test_another_network_does_not_go_on_from_a_checkpoint(
 # Trust.
 
 
-def test_a_record_never_runs_code(small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_never_runs_code(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     train_until_stopped(own(small, "odd_networks:Normal"), tmp_path / "a", 3, monkeypatch)
     without = own(small, None, epochs=2)
-    line = "model odd_networks:Normal is code that a file names: give --model odd_networks:Normal in this command"
+    line = "model odd_networks:Normal is code that a file names: give model='odd_networks:Normal', or trust=True"
     again = "trains the model odd_networks:Normal: give the same command or call again"
     assert_refused_in_one_line(lambda: orat.train(without, tmp_path / "a", display=SILENT), again)
     orat.train(own(small, "odd_networks:Normal"), tmp_path / "a", display=SILENT)
     assert_refused_in_one_line(lambda: orat.load_model(tmp_path / "a"), line)
+    out = ("--out", str(tmp_path / "new.csv"))
+    flags = "give --model odd_networks:Normal in this command, or --trust"
+    assert flags in wrong(capsys, "predict", str(tmp_path / "a"), small, *out)
     for given in ({"trust": True}, {"model": "odd_networks:Normal"}, {"model": odd.Normal}):
         assert not orat.load_model(tmp_path / "a", **given).training
 
