@@ -93,7 +93,7 @@ def training(
     run = folder.begun(run)
     folder.check(run)
     if (result := folder.finished(run)) is not None:
-        display.line(f"{folder.path} is finished already")
+        display.line(folder.finished_words(run))
         if isinstance(run.model, nn.Module):
             load_model(folder.path, device=device, model=run.model)
         return result

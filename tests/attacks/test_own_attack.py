@@ -352,6 +352,8 @@ def test_attacks_are_evaluated_under_the_name_that_was_given(
         assert main(["evaluate", "a", "--attacks", names, "--json"]) == 0
         reports.append(json.loads(capsys.readouterr().out))
         (folder / "own.py").write_text(CODE + "\n# changed code is another evaluation")
+        for name in [name for name in sys.modules if name.startswith("orat_file_own_")]:
+            del sys.modules[name]  # as in a new process
     accuracy = reports[0]["accuracy"]
     assert list(accuracy) == ["natural", *names.split(","), "worst-case"]
     assert accuracy["own.py:noise"] >= accuracy["own.py:Sign"]
