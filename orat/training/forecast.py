@@ -11,6 +11,7 @@ from torch import nn
 from orat.attacks import PGD, suite
 from orat.attacks.base import GRADIENT, Adversary, Attack
 from orat.core.device import until_done
+from orat.core.errors import counted
 from orat.core.options import radius
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset
@@ -37,7 +38,7 @@ def first_line(run: Run, parts: Parts, state: State | None, device: torch.device
     details = "automatic" if state is None else state.describe()
     return (
         f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {in_words(run.data)} "
-        f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {run.epochs} epochs, {device.type}"
+        f"({', '.join(counts)}), {run.norm} eps {radius(run.eps)}, {counted(run.epochs, 'epoch')}, {device.type}"
     )
 
 
@@ -47,7 +48,7 @@ def choices(run: Run, parts: Parts, device: torch.device, chosen: Collection[str
     words = {
         "model": str(in_words(run.model)),
         "eps": f"eps {radius(run.eps)}",
-        "epochs": f"{run.epochs} epochs of {steps_per_epoch(len(train), run.batch_size)} steps",
+        "epochs": f"{counted(run.epochs, 'epoch')} of {counted(steps_per_epoch(len(train), run.batch_size), 'step')}",
         "batch_size": f"batch {run.batch_size}",
         "lr": f"lr {run.lr:g}",
         "augment": AUGMENTATIONS[run.augment],

@@ -326,8 +326,12 @@ def test_networks_can_be_varied_and_searched(small: str, tmp_path: Path) -> None
     assert "OfColor on inputs of shape (2, 1, 12, 12) fails" in rows[-1]["error"]
     assert_refused_in_one_line(
         lambda: orat.search(own(small, odd.Normal(3, 1)), {"lr": [0.1]}, tmp_path / "c", display=SILENT),
-        "a search builds its networks anew",
+        "a search builds its networks anew, not in memory: Normal: give a function that returns one as model",
     )
+    run = own(small, None, epochs=1)
+    (row,) = orat.search(run, {"lr": [0.1]}, tmp_path / "d", model=odd.Normal, display=SILENT)
+    assert row["error"] is None
+    assert row["validation"]
 
 
 # Refusals.
