@@ -31,7 +31,7 @@ def rehearse(run: Run, train: Dataset, model: nn.Module, state: State | None) ->
     who = [f"method {run.method_name}"] * run.has_own_method + [f"attack {name_of(run.attack)}"] * bool(run.attack)
     device, what = next(model.parameters()).device, " and ".join(who)
     with seeded(run.seed, device):
-        learner = RunLearner(run, deepcopy(model), deepcopy(state or State()), domain=train.domain)
+        learner = RunLearner(run, deepcopy(model), deepcopy(state or State()).to(device), domain=train.domain)
         learner.rehearses = True
         learner.modules.train()
         batch = first_batch(train, device)

@@ -129,23 +129,23 @@ class Session:
 
     def events(self, make: MakeObservers | None) -> Generator[Event, None, Result]:
         """Trains from the last checkpoint to the last epoch, then tests."""
-        run, scouts = self.run, self.run.method.scouts()
+        run, parts, scouts = self.run, self.parts, self.run.method.scouts()
         model = self.network()
-        plan = None if scouts is None else plan_for(run, self.parts, scouts, network=model)
-        plan = None if scouts is None or plan is None else affordable(plan, run, scouts.epochs)
-        state = state_of(run, self.parts) if plan is None else None
-        rehearse(run, self.parts.train, model, state)
-        with self.folder.claimed(run, self.parts.train):
+        plan = None if scouts is None else affordable(plan_for(run, parts, scouts, network=model), run, scouts.epochs)
+        state = state_of(run, parts) if plan is None else None
+        rehearse(run, parts.train, model, state)
+        with self.folder.claimed(run, parts.train):
             self.introduce(state, model, plan)
             saved = self.load()
             if plan is not None:
                 predictions = yield from self.cross_fit(plan, model, saved)
-                state = state_of(run, self.parts, predictions.to(self.device))
+                state = state_of(run, parts, predictions.to(self.device))
+                rehearse(run, parts.train, model, state)
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
-            how, domain = self.execution, self.parts.train.domain
+            how, domain = self.execution, parts.train.domain
             learner = RunLearner(run, model, state.to(self.device), how.form, domain, how.draws)
-            validate = Validate(run, model, self.parts.validation)
+            validate = Validate(run, model, parts.validation)
             extra = [] if make is None else make(self, learner)
             yield from self.train(learner, validate, extra, saved)
             result = self.test(learner, validate)

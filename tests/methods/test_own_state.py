@@ -144,6 +144,20 @@ def test_a_state_that_would_be_lost_or_misread_is_refused_and_nothing_is_written
     assert not (folder / "a").exists()
 
 
+def test_a_state_that_needs_scout_networks_is_refused_after_them(tiny: str) -> None:
+    class Counting(orat.methods.ORAT):
+        def loss(self, step: orat.Step) -> torch.Tensor:
+            step.state.seen = getattr(step.state, "seen", 0) + 1
+            return super().loss(step)
+
+    class Same(orat.methods.ORAT):
+        pass
+
+    run = quick(tiny, Counting(scout_epochs=1))
+    assert_refused_in_one_line(lambda: orat.train(run, "a", display=SILENT), f"Counting changes seen {MEMORY}")
+    orat.train(quick(tiny, Same(scout_epochs=1)), "b", display=SILENT)
+
+
 def test_a_state_of_buffers_trains(tiny: str) -> None:
     orat.train(quick(tiny, resolve("own.py:Right")()), "a", display=SILENT)
 
