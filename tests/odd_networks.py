@@ -216,6 +216,36 @@ class Unregistered(Normal):
         return super().features(x) * self.scales[0]
 
 
+class Counts(Normal):
+    """Counts its calls outside of its buffers."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) * (1 + self.calls)
+
+
+class CountsInTraining(Normal):
+    """As a schedule by the number of calls."""
+
+    def __init__(self, classes: int, channels: int) -> None:
+        super().__init__(classes, channels)
+        self.rate = 0.1
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rate = 0.9 * self.rate if self.training else self.rate
+        return super().forward(x)
+
+
+class Caches(Normal):
+    """Keeps what it computes at its first call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shape, self.ones = tuple(x.shape), torch.ones(len(x), 1)
+        return super().forward(x) * self.ones
+
+
 class Mixed(Normal):
     def __init__(self, classes: int, channels: int) -> None:
         super().__init__(classes, channels)

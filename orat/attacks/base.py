@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from orat.attacks.gradients import gradient_at
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.errors import InputError
 from orat.core.losses import cross_entropy
@@ -36,6 +37,12 @@ class Attack:
     any_bounds: ClassVar[bool] = False  # whether threats other than [0, 1] without a scale are possible
     mode: str = "eval"  # of the network during the attack: eval or train
     follows_gradients: ClassVar[bool] = True  # whether the attack stands still where no gradient reaches the input
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Gives every call a threat and random numbers, whatever the caller gives."""
+        super().__init_subclass__(**more)
+        if "__call__" in vars(cls):
+            cls.__call__ = completed(vars(cls)["__call__"])  # type: ignore[method-assign]
 
     def __call__(
         self, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
@@ -72,6 +79,18 @@ class Attack:
         self.check_threat(threat)
         threat.check_inputs(x)
         return threat, randomness_of(draws, x)
+
+
+def completed(call: Callable[..., Images]) -> Callable[..., Images]:
+    """The call of an attack, which gets a threat for a radius, and fresh random numbers where the caller has none."""
+
+    @wraps(call)
+    def complete(
+        self: Attack, model: nn.Module, x: Images, y: Labels, threat: ThreatLike, draws: Randomness | None = None
+    ) -> Images:
+        return call(self, model, x, y, Threat.of(threat), randomness_of(draws, x))
+
+    return complete
 
 
 class Ascent(Attack):
@@ -132,51 +151,6 @@ def wrong(model: nn.Module, adv: Images, y: Labels) -> Tensor:
     """Which samples the network misclassifies."""
     with torch.no_grad():
         return model(adv).argmax(1) != y
-
-
-def slope(losses: PerSample, x: Images) -> Images:
-    """The gradient of each loss by its input; 0 where the gradient is not finite."""
-    return gradient_of(losses, x).nan_to_num(0, 0, 0)
-
-
-def gradient_at(objective: Callable[[Images], PerSample], x: Images) -> Images:
-    """The gradient of each objective by its input, also where the caller disabled gradients."""
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        losses = objective(x)
-        if not isinstance(losses, Tensor) or losses.shape != (len(x),):
-            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            raise InputError(
-                f"the loss of the attack gives {shape} for {len(x)} samples: give one number per sample, without "
-                "mean or sum"
-            )
-        return gradient_of(losses, x)
-
-
-def gradient_of(losses: PerSample, x: Images) -> Images:
-    """The gradient of each loss by its input; refuses a network that cuts the graph, where attacks stand still."""
-    gradient = reaching(losses, x)
-    if gradient is None:
-        raise cut_graph()
-    return gradient
-
-
-def reaching(losses: PerSample, x: Images) -> Images | None:
-    """The gradient of each loss by its input; None where the network cuts the graph."""
-    if not losses.requires_grad:
-        return None
-    (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
-    return gradient
-
-
-def cut_graph() -> InputError:
-    """The error for logits whose gradient does not reach the input."""
-    if torch.is_inference_mode_enabled():
-        return InputError("torch.inference_mode() hides gradients from attacks: leave it, or use torch.no_grad()")
-    return InputError(
-        "no gradient of the network reaches its input, as behind detach(), no_grad() or NumPy in its forward: "
-        "remove what cuts the graph, or give only attacks without gradients (square)"
-    )
 
 
 def moved(adv: Images, gradient: Images, x: Images, threat: Threat, step_size: float, inward: bool = True) -> Images:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Adversary, Ascent, Attack, frozen
-from orat.attacks.threat import Threat, ThreatLike
+from orat.attacks.threat import ROUNDING, Threat, ThreatLike
 from orat.core.errors import InputError
-from orat.core.random import Randomness
+from orat.core.random import Draws, Randomness, seeded
 from orat.core.registry import as_input_error
 from orat.core.types import Images, Labels
 
@@ -81,18 +82,79 @@ def check_inside(adv: Images, x: Images, threat: Threat, name: str) -> None:
         return
     if broken := int(adv.flatten(1).isnan().any(1).sum()):
         raise InputError(f"the attack {name} gives NaN for {broken} of {len(x)} inputs: look at its gradients")
-    size = float(threat.size(adv - x).max())
-    raise InputError(
-        f"the attack {name} went {size:g} far in {threat.norm}, or out of the bounds of {threat}: return "
-        "threat.project(adv, x)"
-    )
+    size, (low, high) = float(threat.size(adv - x).max()), threat.bounds(x)
+    outside, found = bool(((adv < low) | (adv > high)).any()), []
+    if not outside or size > threat.eps + ROUNDING:
+        found.append(f"went {size:g} far in {threat.norm}, and the radius is {threat.eps:g}")
+    if outside:
+        limits = f"[{low:g}, {high:g}]" if isinstance(low, float) and isinstance(high, float) else "one per feature"
+        values = f"{float(adv.min()):g} to {float(adv.max()):g}"
+        found.append(f"left the bounds of the inputs, {limits}, with values from {values}")
+    raise InputError(f"the attack {name} {' and '.join(found)}: return threat.project(adv, x)")
 
 
-def try_out(attack: Attack, name: str, model: nn.Module, x: Images, y: Labels, threat: Threat) -> None:
-    """Refuses an attack of a user that fails on a few samples."""
-    with as_input_error(f"the attack {name}", "correct the code"):
-        adv = check_form(attack(model, x, y, threat), x, name)
-        check_inside(adv, x, threat, name)
+def is_own(attack: Attack) -> bool:
+    """Whether an attack is the code of a user."""
+    return isinstance(attack, Function) or not type(attack).__module__.startswith("orat.")
+
+
+@contextmanager
+def unchanged(attack: Attack, name: str, model: nn.Module, closely: bool = False) -> Iterator[None]:
+    """Refuses an attack of a user that changes the network; `closely` finds changes through `.data`, too."""
+    if not is_own(attack):
+        yield
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    kept = dict(model.named_parameters()) | ({} if attack.mode == "train" else dict(model.named_buffers()))
+    before = {key: (value._version, bits(value).clone() if closely else None) for key, value in kept.items()}
+    yield
+    if any(module.training != mode for module, mode in modes):
+        for module, mode in modes:
+            module.training = mode
+        raise InputError(f"the attack {name} leaves the network in another mode: leave train() and eval() out of it")
+    for key, (version, values) in before.items():
+        if kept[key]._version != version or (values is not None and not torch.equal(bits(kept[key]), values)):
+            raise InputError(f"the attack {name} changes {key} of the network: work on a copy of it (copy.deepcopy)")
+
+
+def bits(value: Tensor) -> Tensor:
+    """The bytes of a tensor, in which NaN is equal to itself."""
+    return value.detach().contiguous().flatten().view(torch.uint8)
+
+
+def attacked(
+    attack: Attack,
+    name: str,
+    model: nn.Module,
+    x: Images,
+    y: Labels,
+    threat: Threat,
+    draws: Draws,
+    closely: bool = False,
+) -> Images:
+    """The checked result of an attack in an evaluation, the same at every call.
+
+    The attack gets copies of inputs and labels, and what it draws from global generators is seeded.
+    """
+    with seeded(int(draws.keys[0]), x.device), unchanged(attack, name, model, closely):
+        adv = attack(model, x.clone(), y.clone(), threat, draws)
+    found = check_form(adv, x, name)
+    check_inside(found, x, threat, name)
+    return found
+
+
+def try_out(attacks: Mapping[str, Attack], model: nn.Module, x: Images, y: Labels, threat: Threat) -> None:
+    """Refuses attacks of a user that fail on a few samples, and names each of them."""
+    errors = []
+    for name, attack in attacks.items():
+        draws = Draws.of(0, torch.arange(len(x), device=x.device))
+        try:
+            with as_input_error(f"the attack {name}", "correct the code"):
+                attacked(attack, name, model, x, y, threat, draws, closely=True)
+        except InputError as error:
+            errors.append(str(error))
+    if errors:
+        raise InputError("; ".join(errors))
 
 
 @dataclass(frozen=True)
@@ -105,7 +167,9 @@ class CheckedAdversary(Adversary):
     def __call__(self, x: Images, y: Labels) -> Images:
         """The attacked images, by the network in the mode of the attack."""
         with frozen(self.model, self.attack.mode), torch.enable_grad():
-            return self.checked(super().__call__(x, y), x)
+            with unchanged(self.attack, self.name, self.model, self.everywhere):
+                adv = super().__call__(x.clone(), y.clone())
+            return self.checked(adv, x)
 
     def maximize(self, x: Images, objective: Callable[[Tensor], Tensor]) -> Images:
         """The images after an attack on an objective of the logits, one number per sample."""
@@ -114,7 +178,7 @@ class CheckedAdversary(Adversary):
                 f"the method ascends an objective of its own, and the attack {self.name} attacks labels only: derive "
                 "the attack from orat.attacks.Ascent, or leave --attack out"
             )
-        return self.checked(super().maximize(x, objective), x)
+        return self.checked(super().maximize(x.clone(), objective), x)
 
     def checked(self, adv: object, x: Images) -> Images:
         """The attacked images if they are within the threat."""

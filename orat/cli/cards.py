@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from orat.cli.flags import default_text
@@ -130,7 +129,7 @@ def methods_table(chosen: Iterable[Card]) -> Table:
     table.add_column("backward", justify="right", no_wrap=True)
     for card in chosen:
         attack = "K + " if card.attacks else ""
-        table.add_row(card.name, escape(card.objective), f"{attack}{card.forward}", f"{attack}{card.backward}")
+        table.add_row(card.name, card.objective, f"{attack}{card.forward}", f"{attack}{card.backward}")
     table.caption = "forward and backward passes of a training step, K attack steps"
     table.caption_justify = "left"
     return table
@@ -143,9 +142,9 @@ def card_table(card: Card) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for heading, text in card.parts.items():
-        table.add_row(heading, escape(text))
+        table.add_row(heading, text)
     if card.options:
-        table.add_row("Flags", escape("\n".join(map(flag_line, card.options))))
+        table.add_row("Flags", "\n".join(map(flag_line, card.options)))
     return table
 
 

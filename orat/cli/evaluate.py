@@ -171,7 +171,7 @@ def of_function(arguments: Namespace) -> Subject:
     test = first_test_images(arguments.data, *places, read(arguments, "examples", whole))
     bounds = test.domain
     weights, device = read(arguments, "weights", Path), choose_device(arguments.device)
-    model = load_external(arguments.model, weights, device).eval()
+    model = load_external(arguments.model, weights, device, test.shape, len(test.classes))
     return Subject(model, test, replace(threat, low=bounds.low, high=bounds.high, scale=bounds.scale), 0, EVALUATIONS)
 
 

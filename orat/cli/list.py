@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from rich.console import Console
-
 from orat.cli.cards import card_of, card_table, cards, lines, markdown, methods_table
 from orat.cli.flags import add_command
 from orat.cli.tables import plain_table, print_json, say
+from orat.core.console import plain
 from orat.core.errors import InputError
 
 NOTES = {
@@ -47,9 +46,9 @@ def list_methods(arguments: Namespace) -> int:
     elif arguments.markdown:
         say(markdown(chosen.values()).rstrip())
     elif arguments.name is not None:
-        Console(highlight=False).print(card_table(chosen[arguments.name]))
+        plain().print(card_table(chosen[arguments.name]))
     else:
-        Console(highlight=False).print(methods_table(chosen.values()))
+        plain().print(methods_table(chosen.values()))
         say(NOTES["methods"])
     return 0
 
@@ -61,6 +60,6 @@ def list_lines(arguments: Namespace) -> int:
         print_json(rows)
     else:
         titles = {"name": arguments.kind.removesuffix("s"), "description": "description"}
-        Console(highlight=False).print(plain_table("", titles, rows))
+        plain().print(plain_table("", titles, rows))
         say(NOTES[arguments.kind])
     return 0

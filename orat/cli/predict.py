@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import add_command
 from orat.cli.tables import plain_table, print_json, print_table, say
 from orat.core.errors import InputError
+from orat.core.registry import check_trust
+from orat.training.run import read_run
 
 if TYPE_CHECKING:
     from orat.training.predict import Predictions
@@ -52,6 +54,8 @@ def run(arguments: Namespace) -> int:
     from orat.training.predict import predict
 
     check_table(out)
+    if arguments.model is None:
+        check_trust(read_run(Path(arguments.run)).model, "model", arguments.trust)
     found = predict(
         arguments.run, arguments.paths, arguments.certain, arguments.eps, arguments.weights, arguments.device,
         arguments.model, arguments.trust, Display(),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from orat.cli.flags import add_command, add_many, add_run_flags, assignment, at_once_of, read
@@ -106,7 +105,7 @@ def print_rows(title: str, part: str, rows: list[dict[str, Any]]) -> None:
     for name in (*rows[0]["setting"], *(TITLES.get(name, name) for name in columns), "epoch"):
         table.add_column(name, justify="right")
     for row in rows:
-        setting = (escape(short_text(name, value)) for name, value in row["setting"].items())
+        setting = (short_text(name, value) for name, value in row["setting"].items())
         figures = (percent(row[part][name]) if name in row[part] else "-" for name in columns)
         table.add_row(*setting, *figures, "-" if row["epoch"] is None else str(row["epoch"]))
     print_table(table)

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from orat.core.console import plain
 from orat.core.domain import unit_of
 from orat.core.options import in_pixels, radius, radius_label
 
@@ -36,7 +35,7 @@ def print_json(content: Any) -> None:
 
 def print_table(table: Table) -> None:
     """Prints a table on standard output, without breaking its rows."""
-    Console(highlight=False, soft_wrap=True).print(table)
+    plain(soft_wrap=True).print(table)
 
 
 def percent(share: float) -> str:
@@ -52,12 +51,12 @@ def interval(low: float, high: float) -> str:
 def print_accuracy(title: str, rows: Mapping[str, Mapping[str, float]], result: Mapping[str, Any]) -> None:
     """Prints accuracy in percent: a row for each model, a column for each attack; radius and norm of a result below."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     for name in columns:
         table.add_column(TITLES.get(name, name), justify="right")
     for label, row in rows.items():
-        table.add_row(escape(label), *(percent(row[name]) if name in row else "-" for name in columns))
+        table.add_row(label, *(percent(row[name]) if name in row else "-" for name in columns))
     print_table(table)
     eps = f"{radius(result['eps'])} {result.get('unit', '')}".strip()
     say(f"accuracy in % on {result['examples']:,} test samples; attacks: {result['norm']}, eps {eps}")
@@ -72,15 +71,15 @@ def print_report(title: str, report: Mapping[str, Any]) -> None:
         say(f"worst class: {worst['class']}, worst-case accuracy {worst['robust']:.2%}")
     if report["agreement"] is not None:
         say(f"AutoAttack and the reference agree on {report['agreement']:.2%} of the samples")
-    console = Console(highlight=False)
+    console = plain()
     for warning in report["warnings"]:
-        console.print(f"warning: {warning}", markup=False, soft_wrap=not console.is_terminal)
+        console.print(f"warning: {warning}", soft_wrap=not console.is_terminal)
 
 
 def attack_table(title: str, report: Mapping[str, Any]) -> Table:
     """A row for each attack: norm, radius, accuracy with interval, and the accuracy after each part of AutoAttack."""
     table = Table(
-        title=f"{escape(title)}: accuracy in % on {report['examples']:,} samples", title_justify="left", box=box.SIMPLE
+        title=f"{title}: accuracy in % on {report['examples']:,} samples", title_justify="left", box=box.SIMPLE
     )
     for column in ("attack", "norm", f"eps{in_unit(report)}"):
         table.add_column(column)
@@ -109,7 +108,7 @@ def class_table(report: Mapping[str, Any]) -> Table:
         table.add_column(column, justify="right")
     for row in report["classes"]:
         values = ("-" if row[name] is None else percent(row[name]) for name in ("natural", "robust"))
-        table.add_row(escape(row["class"]), f"{row['examples']:,}", *values)
+        table.add_row(row["class"], f"{row['examples']:,}", *values)
     return table
 
 
@@ -131,13 +130,13 @@ def print_curve(curve: Mapping[str, Any]) -> None:
 
 def plain_table(title: str, titles: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
     """These columns of the rows: texts to the left, numbers to the right."""
-    table = Table(title=escape(title) or None, title_justify="left", box=box.SIMPLE)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE)
     texts = [[f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in titles] for row in rows]
     for place, heading in enumerate(titles.values()):
         numbers = all(NUMBER.fullmatch(text[place]) for text in texts)
         table.add_column(heading, justify="right" if numbers else "left")
     for text in texts:
-        table.add_row(*map(escape, text))
+        table.add_row(*text)
     return table
 
 

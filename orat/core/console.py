@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +20,11 @@ from rich.progress import (
 )
 
 Item = TypeVar("Item")
+
+
+def plain(**settings: Any) -> Console:
+    """A console that prints texts as they are: names of users may look like markup, or like an emoji (own.py:A:)."""
+    return Console(markup=False, emoji=False, highlight=False, **settings)
 
 
 class Bar:
@@ -45,12 +50,12 @@ class Display:
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
-        self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self.console = plain(file=sys.stderr, soft_wrap=True)
 
     def line(self, text: str) -> None:
         """Prints one line."""
         if self.shown:
-            self.console.print(text, markup=False)
+            self.console.print(text)
 
     def track(self, items: Iterable[Item], label: str, total: int, start: int = 0) -> Iterator[Item]:
         """Yields the items, and counts them in a bar until the last."""
@@ -79,7 +84,7 @@ class Display:
 
     def progress(self, amount: ProgressColumn) -> Progress:
         """A bar with its label, this column for the amount, the time so far and the time left."""
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), amount)
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=30), amount)
         times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         return Progress(*columns, *times, console=self.console, transient=True)
 

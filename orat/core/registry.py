@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from operator import attrgetter
 from os import sep
 from pathlib import Path
@@ -30,6 +30,7 @@ NAMES = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"  # names with dots between them
 SPEC = re.compile(rf"({NAMES}|.+\.py):({NAMES})")  # module:attribute or file.py:attribute
 LETTERS = 200  # of an error of a user's code
 IN_MEMORY = "in memory: "  # in a record, before the class of an object
+CODE = "__code_as_read__"  # the attribute of a module with the bytes of its file
 FILE = "__file_as_named__"  # the attribute of a module with the path that named its file
 
 
@@ -142,10 +143,25 @@ def place_of(error: BaseException) -> str:
 
 
 def digest_of(spec: str) -> str:
-    """A hash of the file that holds the object at an import path."""
+    """A hash of the file that holds the object at an import path, as read by this process; empty if there is none.
+
+    Imports nothing. Ends of lines do not count, which version control may change.
+    """
     where = spec.rpartition(":")[0]
-    file = where if where.endswith(".py") else module_of(where).__file__
-    return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    file = Path(where) if where.endswith(".py") else file_of(where)
+    there = sys.modules.get(name_of_file(file)) if file is not None and where.endswith(".py") else None
+    content = vars(there).get(CODE) if there is not None else file.read_bytes() if file and file.is_file() else None
+    return "" if content is None else hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()[:16]
+
+
+def file_of(name: str) -> Path | None:
+    """The file of a module, installed or in the current directory; None for a script and for what has no file."""
+    make_importable(Path.cwd())
+    try:
+        found = None if name == "__main__" else find_spec(name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return Path(found.origin) if found and found.origin and found.has_location else None
 
 
 def module_of(name: str) -> ModuleType:
@@ -165,7 +181,8 @@ def module_of(name: str) -> ModuleType:
 def module_of_file(file: Path) -> ModuleType:
     """The module of a file, run once; it may import its neighbors, as when run as a script."""
     if not file.is_file():
-        raise InputError(f"there is no file {file}: give path/file.py:attribute")
+        place = "" if file.is_absolute() else f" in {Path.cwd()}"
+        raise InputError(f"there is no file {file}{place}: give path/file.py:attribute")
     name = name_of_file(file)
     if name in sys.modules:
         return sys.modules[name]
@@ -175,6 +192,7 @@ def module_of_file(file: Path) -> ModuleType:
     assert found.loader is not None
     module = module_from_spec(found)
     setattr(module, FILE, str(file))
+    setattr(module, CODE, file.read_bytes())
     sys.modules[name] = module  # where dataclasses look up their module
     try:
         found.loader.exec_module(module)
@@ -203,7 +221,12 @@ def own(value: Any, module: ModuleType) -> bool:
     return getattr(value, "__module__", None) == module.__name__
 
 
-def check_trust(name: object, what: str, trust: bool) -> None:
-    """Refuses to run code that a record or a file names; `what` is the flag that would name the code now."""
+def check_trust(name: object, what: str, trust: bool, caller: str = "command") -> None:
+    """Refuses to run code that a record or a file names; `what` is the flag or argument that would name the code now.
+
+    `caller` is command or call, for the words of the remedy, or either.
+    """
     if isinstance(name, str) and names_code(name) and not trust:
-        raise InputError(f"{what} {name} is code that a file names: give --{what} {name} in this command, or --trust")
+        flags, words = f"give --{what} {name} in this command, or --trust", f"give {what}={name!r}, or trust=True"
+        remedy = {"command": flags, "call": words, "either": f"{flags}; in Python, {words}"}[caller]
+        raise InputError(f"{what} {name} is code that a file names: {remedy}")

@@ -137,7 +137,7 @@ def given_again(run: Run, name: str, value: Any, trust: bool) -> Run:
     recorded = getattr(run, name)
     if isinstance(recorded, str) and recorded.startswith(IN_MEMORY):
         raise InputError(f"the {name} of the run was {recorded}: give it again, as {name}=..., or --{name} as code")
-    check_trust(recorded, name, trust)
+    check_trust(recorded, name, trust, "either")
     return run
 
 

@@ -77,11 +77,13 @@ def issues_in_data(
     """The label issues of all training samples of some data: a name, a path, objects, or a run that is not trained."""
     run = data if isinstance(data, Run) else Run(data=data, method=ORAT())
     run = replace(run, validation=0.0, labels=run.labels if labels is None else labels)
-    network = None if judging.features is None else loaded(judging.features, judging.weights, judging.device)
     run, splits = read_data(run, data_dir, judging.device)
     for note in splits.notes:
         judging.display.line(note)
     parts = prepare(run, splits=splits)
+    network = (
+        None if judging.features is None else loaded(judging.features, judging.weights, parts.train, judging.device)
+    )
     own: dict[str, Any] = {"folds": judging.folds, "epochs": judging.epochs}
     own |= {"features": in_words(judging.features), "weights": judging.weights and str(judging.weights)}
     with claimed(out, settings_of(run, parts.train.fingerprint(), **own)) as folder:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orat.core.errors import InputError, line_of
+from orat.core.errors import InputError, counted, line_of
 from orat.core.files import csv_bytes, read_bytes, replace_file
 from orat.curation.fixed_files import FORMAT, KEPT, LABELS, as_json, hash_of, kept_of, rows_of
-from orat.data.image_files import RECORD, contents, counted, first, found_in
+from orat.data.image_files import RECORD, contents, first, found_in
 
 Record = dict[str, Any]
 NEEDED = {"form", "undone", "source", "files", "changes"}  # of a record
@@ -95,7 +95,9 @@ def to_move(folder: Path, changes: Sequence[Record]) -> list[Record]:
     left = [one for one in changes if one["after"] and not is_back(folder, one)]
     lost = [one["after"] for one in left if not has_hash(folder / one["after"], one["sha256"])]
     if lost:
-        raise InputError(f"{folder}: {counted(lost, 'image')} changed or moved after `orat labels fix`: {first(lost)}")
+        raise InputError(
+            f"{folder}: {counted(len(lost), 'image')} changed or moved after `orat labels fix`: {first(lost)}"
+        )
     check_free(folder, left)
     return left
 
@@ -132,7 +134,7 @@ def check_originals(root: Path, depth: int, changes: Sequence[Record]) -> None:
     whole = {one["source"] for one, raw in originals(root, depth, changes) if hash_of(raw) == one["sha256"]}
     lost = [one["source"] for one in changes if one["source"] not in whole]
     if lost:
-        images = counted(lost, "dropped image")
+        images = counted(len(lost), "dropped image")
         raise InputError(f"{images} missing or changed in {root}: {first(lost)}; give the originals as --data")
 
 

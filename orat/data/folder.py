@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, counted
 from orat.core.files import read_bytes
 from orat.core.types import Labels
 from orat.data.decode import Head, decode, header, in_threads, put
-from orat.data.image_files import NAMED, TRAIN, File, Found, arranged, contents, counted, first, found_in, is_image
+from orat.data.image_files import NAMED, TRAIN, File, Found, arranged, contents, first, found_in, is_image
 from orat.data.image_sizes import chosen_size, size_words
 from orat.data.packed import packed
 from orat.data.reading import PLAIN, Reading, Size
@@ -79,7 +79,7 @@ def common_shape(found: Found, heads: Heads, reading: Reading) -> Shape:
     is_chosen = reading.image_size is None and set(sizes) != {size}
     transparent = [path for path, head in whole.items() if head.has_alpha]
     notes = [size_words(sizes, size, reading.largest)] if is_chosen else []
-    alpha = f"{counted(transparent, 'image')} with an alpha channel: pixels that are transparent are laid on white"
+    alpha = f"{counted(len(transparent), 'image')} with an alpha channel: pixels that are transparent are laid on white"
     notes += [alpha] if transparent else []
     return Shape(1 if all(head.is_gray for head in whole.values()) else 3, size, is_chosen, tuple(notes))
 

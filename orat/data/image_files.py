@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orat.core.errors import InputError
+from orat.core.errors import InputError, counted
 from orat.data.packed import packed
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -145,18 +145,13 @@ def nested(files: Sequence[File], depth: int) -> list[str]:
     deep = [file for file in files if "/" in file.name]
     if not deep:
         return []
-    example = f"{counted(deep, 'image')} in deeper folders, such as {deep[0].path} of class {deep[0].label}"
+    example = f"{counted(len(deep), 'image')} in deeper folders, such as {deep[0].path} of class {deep[0].label}"
     return [f"{example}: for classes by more levels of folders, give --class-depth {depth + 1}"]
 
 
 def skipped_words(skipped: Sequence[str]) -> list[str]:
     """The line about files that are no images of the data set."""
-    return [f"{counted(skipped, 'file')} skipped: {first(skipped)}"] if skipped else []
-
-
-def counted(items: Sequence[object], noun: str, plural: str | None = None) -> str:
-    """A number of things."""
-    return f"{len(items):,} {noun if len(items) == 1 else plural or f'{noun}s'}"
+    return [f"{counted(len(skipped), 'file')} skipped: {first(skipped)}"] if skipped else []
 
 
 def first(names: Sequence[str]) -> str:

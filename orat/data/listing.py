@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orat.core.errors import InputError, line_of, unknown
+from orat.core.errors import InputError, counted, line_of, unknown
 from orat.data.cells import separator_of
 from orat.data.classes import in_order
 from orat.data.folder import heads_of, resident
-from orat.data.image_files import FOLDERS, TRAIN, File, Found, counted, first
+from orat.data.image_files import FOLDERS, TRAIN, File, Found, first
 from orat.data.reading import PLAIN, Reading
 from orat.data.source import Splits
 
@@ -106,4 +106,6 @@ def check_rows(file: Path, rows: Sequence[Row]) -> None:
     missing = [row.path for row in rows if not (file.parent / row.path).is_file()]
     if missing:
         where = f"(paths start at {file.parent})"
-        raise InputError(f"{counted(missing, 'image')} of {len(rows):,} in {file} not found {where}: {first(missing)}")
+        raise InputError(
+            f"{counted(len(missing), 'image')} of {len(rows):,} in {file} not found {where}: {first(missing)}"
+        )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from orat.data.image_files import TRAIN, File, counted, first
+from orat.core.errors import counted
+from orat.data.image_files import TRAIN, File, first
 from orat.data.source import Dataset, Splits
 
 DIGEST = 16  # bytes of a hash
@@ -98,7 +99,7 @@ def warning(name: str, repeats: Sequence[Repeat], depth: int = 1) -> list[str]:
     """The line about images under two labels or in two parts, which spoil a training or its test; else no line."""
     found = by_kind(repeats)
     texts = [
-        f"{counted(found[kind], 'image')} {kind} ({first([file.path for file in found[kind][0].files])})"
+        f"{counted(len(found[kind]), 'image')} {kind} ({first([file.path for file in found[kind][0].files])})"
         for kind in (UNDER_TWO_LABELS, IN_TWO_PARTS)
         if found[kind]
     ]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Attack, frozen
-from orat.attacks.own import as_attack, check_form, check_inside
+from orat.attacks.own import as_attack, attacked
 from orat.attacks.restarts import GPU_VALUES
 from orat.attacks.suite import suite
 from orat.attacks.threat import Threat, ThreatLike
@@ -25,6 +25,7 @@ from orat.core.random import Draws
 from orat.core.types import Images, Indices, Labels, Logits
 from orat.data.loader import as_input
 from orat.data.source import Dataset
+from orat.evaluation.checks import check_logits
 from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, metered
 from orat.evaluation.searchers import quick, sees_margins
 from orat.evaluation.subject import Averaged, device_of, prepared
@@ -79,7 +80,7 @@ def correct(
     for attack in attacks.values():
         attack.check_threat(threat)
     model, data = prepared(model, data, attacks, seed, display)
-    natural = predict(model, data) == data.labels
+    natural = check_logits(logits_of(model, data)).argmax(1).to(data.labels.device) == data.labels
     if searchers is None and precision != "float32":
         searchers = partial(quick, model, precision=precision, device=device_of(model))
     batch_size, journal = batch_size or default_batch(model, data), journal or Journal()
@@ -224,16 +225,16 @@ class Examination:
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         if network is self.model:
             with products(exact=True) if attack.exact else nullcontext(), metered(network, self.bar):
-                adv = attack(network, x, y, self.threat, self.draws(name, index))
-            return torch.where(self.verify(attack, adv, x, y), ROBUST, BROKEN)
+                adv = attacked(attack, name, network, x, y, self.threat, self.draws(name, index))
+            return torch.where(self.verify(adv, y), ROBUST, BROKEN)
         found = torch.full_like(y, OPEN)
         with frozen(self.model):
             sees = sees_margins(network, self.model, x, y)
         if sees.any():
             x, y = x[sees], y[sees]
             with metered(network, self.bar):
-                adv = attack(network, x, y, self.threat, self.draws(name, index[sees.cpu()]))
-            stands = self.verify(attack, adv, x, y)
+                adv = attacked(attack, name, network, x, y, self.threat, self.draws(name, index[sees.cpu()]))
+            stands = self.verify(adv, y)
             left = torch.where(classified(network, adv, y), ROBUST, OPEN)
             found[sees] = torch.where(stands, left, BROKEN)
         return found
@@ -243,9 +244,8 @@ class Examination:
         own = zlib.crc32(name.rpartition(":")[2].encode())
         return Draws.of(self.seed, index.to(device_of(self.model))).fork(own)
 
-    def verify(self, attack: Attack, adv: Images, x: Images, y: Labels) -> Tensor:
+    def verify(self, adv: Images, y: Labels) -> Tensor:
         """Which attacked inputs the network classifies correctly, in exact float32."""
-        check_inside(check_form(adv, x, str(attack)), x, self.threat, str(attack))
         with products(exact=True):
             return classified(self.model, adv, y)
 

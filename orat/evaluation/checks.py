@@ -13,7 +13,8 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import frozen, reaching
+from orat.attacks.base import frozen
+from orat.attacks.gradients import reaching
 from orat.attacks.pgd import PGD
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import Display
@@ -92,7 +93,12 @@ def checked(logits: object, n: int, classes: int) -> Logits:
         )
     if broken := int((~logits.isfinite()).any(1).sum()):
         raise InputError(f"the network gives NaN or infinite logits for {broken} of {n} samples: look at its training")
-    if bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() <= PROBABILITY).all()):
+    return check_logits(logits)
+
+
+def check_logits(logits: Logits) -> Logits:
+    """The logits; refuses probabilities."""
+    if len(logits) and bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() <= PROBABILITY).all()):
         raise InputError("the network gives probabilities, and softmax gradients vanish: remove the last softmax")
     return logits
 

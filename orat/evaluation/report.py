@@ -17,7 +17,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from orat.attacks.base import cut_graph, frozen, reaching
+from orat.attacks.base import frozen
+from orat.attacks.gradients import cut_graph, reaching
 from orat.attacks.own import try_out
 from orat.attacks.suite import PAPER, suite
 from orat.attacks.threat import Norm, Threat
@@ -82,9 +83,9 @@ def examine(
     model, data = prepared(model, data, attacks, plan.seed)
     for attack in attacks.values():
         attack.check_data(plan.threat, data.shape, len(data.classes))
-    for name in filter(names_code, attacks):
-        few = data.first(TRIED).to(device_of(model))
-        try_out(attacks[name], name, model, as_input(few.images), few.labels, plan.threat)
+    few = data.first(TRIED).to(device_of(model))
+    own = {name: attack for name, attack in attacks.items() if names_code(name)}
+    try_out(own, model, as_input(few.images), few.labels, plan.threat)
     warnings = check_model(model, data, mode_given)
     began = time.perf_counter()
     with opened(folder, setting(model, data, plan), again) as journal:

@@ -10,13 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import Attack, frozen, gradient_at
+from orat.attacks.base import Attack, frozen
+from orat.attacks.gradients import gradient_at
 from orat.core.console import SILENT, Display
 from orat.core.device import products
 from orat.core.errors import InputError
 from orat.core.random import global_states, seeded
 from orat.core.registry import as_input_error
 from orat.core.types import Images, Logits
+from orat.core.unsaved import remembered
 from orat.data.loader import as_input
 from orat.data.own import dataset_of
 from orat.data.source import Dataset
@@ -119,6 +121,11 @@ def averaged(model: nn.Module, x: Images, seed: int) -> nn.Module:
     with frozen(model), torch.no_grad():
         logits = alone(x[:2])
         if differ(logits, alone(x[:2])):
+            if changed := remembered(model, lambda: model(x[:2])):
+                raise InputError(
+                    f"the network changes {changed[0]} whenever it is called, and its logits too: let eval() "
+                    "switch off what it counts or remembers"
+                )
             raise InputError(
                 "the network is random, and its logits differ after the same seed: draw its noise from the global "
                 "generator of torch, Python or NumPy, or let eval() switch it off"

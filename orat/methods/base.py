@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Adversary
-from orat.core.errors import InputError
+from orat.core.errors import InputError, unknown
 from orat.core.field_values import take_types
 from orat.core.options import burn_in_option, check_choices, check_numbers
 from orat.core.types import Batch, Indices, Labels, Scalar
@@ -64,11 +64,12 @@ class Setting:
 class SampleTable(nn.Module):
     """Named columns of n rows, one row a training sample: the only memory by sample, part of every checkpoint."""
 
-    def __init__(self, n: int, **columns: Tensor) -> None:
+    def __init__(self, n: int, **columns: Tensor | float) -> None:
         """Fills each column with n copies of one row."""
         super().__init__()
         self.n = n
-        for name, row in columns.items():
+        for name, given in columns.items():
+            row = torch.as_tensor(given)
             self.register_buffer(name, row.expand(n, *row.shape).clone())
 
     def __getitem__(self, name: str) -> Tensor:
@@ -78,11 +79,23 @@ class SampleTable(nn.Module):
     def put(self, ids: Indices, **columns: Tensor) -> None:
         """Writes the rows of these samples."""
         for name, values in columns.items():
+            if name not in self._buffers:
+                raise unknown("column", name, self._buffers)
             column = self[name]
+            check_rows(name, values, (len(ids), *column.shape[1:]))
             column.index_copy_(0, ids, values.detach().to(column.dtype))
 
     def __len__(self) -> int:
         return self.n
+
+
+def check_rows(name: str, values: Tensor, wanted: tuple[int, ...]) -> None:
+    """Refuses rows of another shape than those of their column."""
+    if tuple(values.shape) != wanted:
+        raise InputError(
+            f"the column {name} takes {wanted} for {wanted[0]} samples, not {tuple(values.shape)}: give a row per "
+            "sample, and make the table with one row, such as SampleTable(n, loss=torch.tensor(0.0))"
+        )
 
 
 class State(nn.Module):

@@ -43,9 +43,11 @@ def build_network(
         return adapt(network, shape, name_of(model), say)
 
 
-def load_external(spec: str, weights: Path | None, device: torch.device) -> nn.Module:
-    """The network of a function without arguments, with these weights, in evaluation mode."""
-    model = made(checked_name(spec), {})
+def load_external(
+    spec: str, weights: Path | None, device: torch.device, shape: tuple[int, ...], classes: int
+) -> nn.Module:
+    """The network of a function, built as for a training on such inputs, with these weights, in evaluation mode."""
+    model = build_network(checked_name(spec), shape, classes)
     if weights is not None:
         fit(model, read_weights(weights), f"{weights} does not fit the network of {spec}")
     return model.to(device).eval()

@@ -16,7 +16,7 @@ import torch
 
 from orat.core.console import Bar, Display
 from orat.core.device import choose_device
-from orat.core.errors import TrainingError
+from orat.core.errors import InputError, TrainingError
 from orat.training.loop import Event, StepDone
 from orat.training.run import Run
 from orat.training.train import MakeObservers, training
@@ -33,7 +33,10 @@ def train_many(
     at_once: int = AT_ONCE,
     observers: MakeObservers | None = None,
 ) -> dict[str | Path, dict[str, Any]]:
-    """Trains runs in their folders and returns their results; a failed run leaves its error, others continue."""
+    """Trains runs in their folders and returns their results; a failed run leaves its error, others continue.
+
+    If none of the runs can begin, the first reason is raised.
+    """
     display = display or Display()
     where = choose_device(device)
     opened = (
@@ -41,12 +44,26 @@ def train_many(
         for folder, run in runs.items()
     )
     results: dict[str | Path, dict[str, Any]] = {}
+    refused: dict[str | Path, InputError] = {}
     for turn in finished(opened, at_once if where.type == "cuda" else 1):
+        results[turn.folder] = turn.result
+        if turn.refusal is not None:
+            refused[turn.folder] = turn.refusal
+            continue
         if "error" in turn.result:
             display.line(f"{turn.folder}: {turn.result['error']}")
-        results[turn.folder] = turn.result
         display.line(f"{len(results)} of {len(runs)} runs are done")
+    check_any(runs, refused)
+    for folder, error in refused.items():
+        display.line(f"{folder} is left out: {error}")
     return {folder: results[folder] for folder in runs}
+
+
+def check_any(runs: Mapping[str | Path, Run], refused: Mapping[str | Path, InputError]) -> None:
+    """Raises the reason of the first run if none could begin."""
+    if runs and len(refused) == len(runs):
+        folder, error = next((folder, refused[folder]) for folder in runs)
+        raise error if len(runs) == 1 else InputError(f"{Path(folder).name}: {error}") from error
 
 
 def finished(waiting: Iterator[Turn], at_once: int) -> Iterator[Turn]:
@@ -74,6 +91,7 @@ class Turn:
         self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None
         self.share = 0.0  # of its first epoch that is done, so that epochs of different runs end at different times
         self.result: dict[str, Any] = {}
+        self.refusal: InputError | None = None  # of a run that cannot begin
 
     def step(self) -> bool:
         """Takes one step, and returns whether there may be more."""
@@ -83,8 +101,9 @@ class Turn:
             except StopIteration as end:
                 self.result, self.share = end.value, 1.0
                 return False
-            except TrainingError as error:
+            except (InputError, TrainingError) as error:
                 self.result, self.share = {"error": str(error)}, 1.0
+                self.refusal = error if isinstance(error, InputError) else None
                 return False
         if self.share < 1:
             self.share = event.step / event.steps if isinstance(event, StepDone) else 1.0

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.core.errors import InputError, TrainingError, unknown
@@ -92,15 +94,19 @@ def search(
     engine: str = "auto",
     at_once: int = AT_ONCE,
     show_test: bool = False,
+    model: Any = None,
 ) -> list[dict[str, Any]]:
     """Trains the run with other values of some fields, in folders under `out`; returns a row a setting, best first.
 
     `over` maps fields to lists of values, of which all combinations are trained. With `trials`, Optuna proposes as many
     settings, also from ranges such as "0.05..0.5" or "log:0.001..0.1". A row has the validation accuracy at the chosen
-    epoch. Validation labels can be wrong, so the accuracy ranks settings and is no estimate.
+    epoch. Validation labels can be wrong, so the accuracy ranks settings and is no estimate. `model` takes the place of
+    the run's network: a function that returns a network, or a name.
     """
-    if not isinstance(run.model, str | None):
-        raise InputError(f"a search builds its networks anew, not {in_words(run.model)}: give module:function as model")
+    run = run if model is None else replace(run, model=model)
+    if isinstance(run.model, nn.Module):
+        words = in_words(run.model)
+        raise InputError(f"a search builds its networks anew, not {words}: give a function that returns one as model")
     texts = texts_of(run) | {"method": type(run.method)}  # the class itself: a name may lead nowhere
     plan = SearchPlan(texts, axes_of(over, texts), by, trials, seed)
     return carry_out(plan, Path(out), Execution(data_dir, device, display or Display(), engine, at_once), show_test)

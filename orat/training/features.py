@@ -51,10 +51,10 @@ def given_log_probs(
     ).cpu()
 
 
-def loaded(features: Any, weights: Path | None, device: torch.device) -> nn.Module:
+def loaded(features: Any, weights: Path | None, train: Dataset, device: torch.device) -> nn.Module:
     """The network of features: named as code, with its weights, or in memory."""
     if isinstance(features, str):
-        return load_external(features, weights, device)
+        return load_external(features, weights, device, train.shape, len(train.classes))
     if not isinstance(features, nn.Module):
         raise InputError(f"features = {type(features).__name__}: give a network, or its name as module:function")
     if weights is not None:

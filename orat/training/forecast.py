@@ -11,8 +11,9 @@ from torch import nn
 from orat.attacks import PGD, suite
 from orat.attacks.base import GRADIENT, Adversary, Attack
 from orat.core.device import until_done
+from orat.core.errors import counted
 from orat.core.options import radius
-from orat.data.image_files import counted, first
+from orat.data.image_files import first
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ST, State
@@ -41,7 +42,7 @@ def first_line(run: Run, parts: Parts, state: State | None, device: torch.device
     eps = f"{radius(run.eps)}{parts.train.domain.unit}"
     return (
         f"{run.method_name}{f' ({details})' if details else ''}: {in_words(run.model)} on {in_words(run.data)} "
-        f"({', '.join(counts)}), {run.norm} eps {eps}, {run.epochs} epochs, {device.type}"
+        f"({', '.join(counts)}), {run.norm} eps {eps}, {counted(run.epochs, 'epoch')}, {device.type}"
     )
 
 
@@ -51,7 +52,7 @@ def choices(run: Run, parts: Parts, device: torch.device, chosen: Collection[str
     words = {
         "model": str(in_words(run.model)),
         "eps": f"eps {radius(run.eps)}{train.domain.unit}",
-        "epochs": f"{run.epochs} epochs of {steps_per_epoch(len(train), run.batch_size)} steps",
+        "epochs": f"{counted(run.epochs, 'epoch')} of {counted(steps_per_epoch(len(train), run.batch_size), 'step')}",
         "batch_size": f"batch {run.batch_size}",
         "lr": f"lr {run.lr:g}",
         "augment": AUGMENTATIONS[run.augment],
@@ -68,7 +69,7 @@ def few_samples(train: Dataset) -> list[str]:
     if not few:
         return []
     return [
-        f"{counted(few, 'class', 'classes')} with fewer than {MIN_SAMPLES} training samples: {first(few)}; a network "
+        f"{counted(len(few), 'class')} with fewer than {MIN_SAMPLES} training samples: {first(few)}; a network "
         "hardly learns such a class, and its labels are not judged"
     ]
 

@@ -54,7 +54,7 @@ def load_model(
 def build_again(path: Path, run: Run, config: dict[str, Any], model: Any, trust: bool) -> nn.Module:
     """The network of a run without its weights."""
     if model is None:
-        check_trust(run.model, "model", trust)
+        check_trust(run.model, "model", trust, "call")
         if run.model.startswith(IN_MEMORY):
             raise InputError(
                 f"{path} was trained with a network {run.model}: hand it in as load_model({str(path)!r}, model=net)"

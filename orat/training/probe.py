@@ -13,6 +13,7 @@ from orat.core.errors import InputError
 from orat.core.random import global_states
 from orat.core.registry import as_input_error
 from orat.core.types import Images
+from orat.core.unsaved import remembered
 from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.evaluation.checks import checked
@@ -45,6 +46,22 @@ def check_network(model: nn.Module, train: Dataset) -> None:
                 raise InputError(f"the network gives {logits.dtype} for {inputs}: give floating-point logits")
             checked(logits, SAMPLES, len(train.classes))
             check_graph(model, logits, x, learned)
+            check_memory(model, x.detach(), training)
+
+
+def check_memory(model: nn.Module, x: Images, training: bool) -> None:
+    """Refuses a network that counts or remembers outside of its buffers; a cache that stays is none."""
+
+    def call() -> None:
+        with undisturbed(model, training), torch.no_grad():
+            model(x)
+
+    call()
+    if changed := remembered(model, call):
+        raise InputError(
+            f"the network changes {changed[0]} whenever it is called, which no checkpoint has: make it a buffer with "
+            "register_buffer, which eval() leaves alone"
+        )
 
 
 def check_graph(model: nn.Module, logits: Tensor, x: Images, learned: list[nn.Parameter]) -> None:

@@ -17,10 +17,12 @@ from orat.core.registry import IN_MEMORY, names_code
 from orat.data.source import Dataset
 from orat.training.defaults import BY_DATA
 from orat.training.folder import Folder
-from orat.training.record import in_words
+from orat.training.record import code_of, in_words
 from orat.training.run import Run, read_run
 from orat.training.setup import prepare
 from orat.training.toml import as_toml
+
+CODE = "code.json"  # hashes of the files of a user's code
 
 
 class RunFolder(Folder):
@@ -33,6 +35,8 @@ class RunFolder(Folder):
         config, record, toml = config_of(run, train), run.record(), as_toml(run).encode()  # may refuse the run
         with self.locked():
             self.write_json("config.json", config)
+            if code := code_of(run):
+                self.write_json(CODE, code)
             self.write_json("run.json", record)
             replace_file(self.path / "run.toml", toml)
             yield
@@ -53,12 +57,31 @@ class RunFolder(Folder):
         if not self.path.is_dir() or not any(self.path.iterdir()):
             return
         if not (self.path / "run.json").is_file():
-            if all(file.name.startswith(".") or file.name == "config.json" for file in self.path.iterdir()):
+            if all(file.name.startswith(".") or file.name in ("config.json", CODE) for file in self.path.iterdir()):
                 return  # stopped before its first file was whole
             raise InputError(f"{self.path} has files in it, but none of a run: give --out a new or empty folder")
         there = read_run(self.path)
         if there != run:
             raise InputError(f"{self.path} belongs to another run ({difference(there, run)}): give --out a new folder")
+        if self.can_resume() and (name := self.changed_code(run)):
+            raise InputError(
+                f"the code of {name} has changed since {self.path} began: give --out a new folder, or remove "
+                f"{self.path / CODE} to go on with the new code"
+            )
+
+    def changed_code(self, run: Run) -> str | None:
+        """The name of the first part of the run whose code is not that of the folder."""
+        file = self.path / CODE
+        there = json.loads(file.read_text()) if file.is_file() else {}
+        return next((name for name, digest in code_of(run).items() if there.get(name, digest) != digest), None)
+
+    def finished_words(self, run: Run) -> str:
+        """That the run is finished, as a warning where its code has changed since."""
+        name = self.changed_code(run)
+        if name is None:
+            return f"{self.path} is finished already"
+        other = f"the code of {name} has changed since: give --out a new folder to train with the new code"
+        return f"warning: {self.path} is finished already, and {other}"
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run."""

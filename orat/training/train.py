@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from orat.attacks import suite
+from orat.attacks.gradients import check_gradients_on
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.data.loader import loader
@@ -68,11 +69,12 @@ def training(
     observers: MakeObservers | None = None,
 ) -> Generator[Event, None, Result]:
     """The same as a generator: yields after each step, so that several runs can take turns, and returns the result."""
+    check_gradients_on()
     folder = RunFolder(Path(out) if out else default_folder(run))
     run = folder.begun(run)
     folder.check(run)
     if (result := folder.finished(run)) is not None:
-        display.line(f"{folder.path} is finished already")
+        display.line(folder.finished_words(run))
         if isinstance(run.model, nn.Module):
             load_model(folder.path, device=device, model=run.model)
         return result
@@ -108,24 +110,23 @@ class Session(Sitting):
 
     def events(self, make: MakeObservers | None) -> Generator[Event, None, Result]:
         """Trains from the last checkpoint to the last epoch, then tests."""
-        run, scouts = self.run, self.run.method.scouts()
+        run, parts, scouts = self.run, self.parts, self.run.method.scouts()
         model = self.network()
-        plan = None
-        if scouts is not None:
-            plan = affordable(plan_for(run, self.parts, scouts, network=model), run, scouts.epochs)
-        state = state_of(run, self.parts) if plan is None else None
-        rehearse(run, self.parts.train, model, state)
-        with self.folder.claimed(run, self.parts.train):
+        plan = None if scouts is None else affordable(plan_for(run, parts, scouts, network=model), run, scouts.epochs)
+        state = state_of(run, parts) if plan is None else None
+        rehearse(run, parts.train, model, state)
+        with self.folder.claimed(run, parts.train):
             self.introduce(state, model, plan)
             saved = self.load()
             if plan is not None:
                 predictions = yield from self.cross_fit(plan, saved, len(dropouts(model)))
-                state = state_of(run, self.parts, predictions.to(self.device))
+                state = state_of(run, parts, predictions.to(self.device))
+                rehearse(run, parts.train, model, state)
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
-            how, domain = self.execution, self.parts.train.domain
+            how, domain = self.execution, parts.train.domain
             learner = RunLearner(run, model, state.to(self.device), how.form, domain, how.draws)
-            validate = Validate(run, model, self.parts.validation)
+            validate = Validate(run, model, parts.validation)
             extra = [] if make is None else make(self, learner)
             yield from self.train(learner, validate, extra, saved)
             result = self.test(learner, validate)
@@ -150,10 +151,9 @@ class Session(Sitting):
             "" if self.folder.can_resume() else f", {expected(self.run, self.parts, model, self.execution, plan)}"
         )
         self.display.line(first_line(self.run, self.parts, state, self.device) + time_left)
-        if self.chosen:
-            self.display.line(choices(self.run, self.parts, self.device, self.chosen))
-        for note in self.notes:
-            self.display.line(note)
+        chosen = [choices(self.run, self.parts, self.device, self.chosen)] if self.chosen else []
+        for line in (*chosen, *self.notes):
+            self.display.line(line)
 
     def train(
         self, learner: RunLearner, validate: Validate, extra: Sequence[Observer], saved: dict[str, Any] | None

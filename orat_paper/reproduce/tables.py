@@ -8,10 +8,11 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from orat.cli.tables import TITLES, plain_table
+from orat.core.console import plain
 from orat_paper.reproduce.artifacts import Artifact
 from orat_paper.reproduce.cells import KEYS
 from orat_paper.reproduce.comparison import HERE, SPREAD, Row
@@ -32,7 +33,7 @@ def print_list(listed: Sequence[Mapping[str, Any]], notes: Iterable[str]) -> Non
               "data": "data"}  # fmt: skip
     print_whole(plain_table("tables and figures of the paper", titles, listed))
     for note in notes:
-        console().print(note, markup=False)
+        console().print(note)
 
 
 def print_report(artifact: Artifact, rows: Sequence[Row], errors: Mapping[str, str]) -> None:
@@ -43,13 +44,13 @@ def print_report(artifact: Artifact, rows: Sequence[Row], errors: Mapping[str, s
         notes.append(f"{artifact.name}: {artifact.note}")
     notes += [f"{HOLE}: no run, or no number in the paper", SPREAD]
     for line in (*notes, *(f"no result: {name}: {reason}" for name, reason in errors.items())):
-        console().print(line, markup=False)
+        console().print(line)
 
 
 def report_table(artifact: Artifact, rows: Sequence[Row]) -> Table:
     """One line for every cell, protocol and epoch, with ours, the paper's and the difference in percent."""
     keys = [name for name in KEYS if any(row[name] is not None for row in rows)]
-    table = Table(title=escape(artifact.title), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=artifact.title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in (*keys, "protocol", "epoch"):
         table.add_column(name, no_wrap=True)
     table.add_column("seeds", justify="right")
@@ -59,12 +60,12 @@ def report_table(artifact: Artifact, rows: Sequence[Row]) -> Table:
     for _, group in groupby(rows, lambda row: [row[name] for name in (*KEYS, "protocol", "epoch")]):
         members = list(group)
         first = members[0]
-        places = [HOLE if first[name] is None else escape(str(first[name])) for name in (*keys, "protocol", "epoch")]
+        places = [HOLE if first[name] is None else str(first[name]) for name in (*keys, "protocol", "epoch")]
         table.add_row(*places, str(first["seeds"]), *(text for row in members for text in figures(row)))
     return table
 
 
-def figures(row: Row) -> tuple[str, str, str]:
+def figures(row: Row) -> tuple[str, str, str | Text]:
     """Ours with its deviation, the paper's, and the difference, which is marked and green within the paper's spread."""
     ours = HOLE if row["ours"] is None else f"{row['ours']:.2f}"
     ours += "" if row["sd"] is None else f" ±{row['sd']:.2f}"
@@ -72,16 +73,16 @@ def figures(row: Row) -> tuple[str, str, str]:
     difference = HOLE if row["difference"] is None else f"{row['difference']:+.2f}"
     if not row["within"]:
         return ours, theirs, difference
-    return ours, theirs, f"[green]{difference}{'*' if row['sd_from'] == HERE else '~'}[/green]"
+    return ours, theirs, Text(f"{difference}{'*' if row['sd_from'] == HERE else '~'}", style="green")
 
 
 def print_whole(table: Table) -> None:
     """Prints a table in its full width, also on a narrow terminal."""
     screen = console()
     width = screen.measure(table, options=screen.options.update(max_width=WIDE)).maximum
-    Console(highlight=False, soft_wrap=True, width=max(width, screen.width)).print(table)
+    plain(soft_wrap=True, width=max(width, screen.width)).print(table)
 
 
 def console() -> Console:
     """Standard output."""
-    return Console(highlight=False, soft_wrap=True)
+    return plain(soft_wrap=True)

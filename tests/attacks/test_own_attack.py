@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from quick_runs import ONE_OF_EACH, QUICK, assert_same, train_until_stopped
@@ -60,6 +62,17 @@ class Blind(orat.attacks.Ascent):
 class Needs(orat.Attack):
     share: float
 
+class MIM(orat.Attack):
+    def __call__(self, model, x, y, threat, draws=None):
+        adv = threat.start(x, draws).requires_grad_()
+        (gradient,) = torch.autograd.grad(cross_entropy(model(adv), y, reduction="sum"), adv)
+        return threat.project(adv.detach() + threat.eps * gradient.sign(), x)
+
+class LeavesTrain(MIM):
+    def __call__(self, model, x, y, threat, draws=None):
+        model.train()
+        return x
+
 class NoCall(orat.Attack):
     pass
 
@@ -80,6 +93,22 @@ def double(model, x, y, threat, draws):
 
 def far(model, x, y, threat, draws):
     return (x + 0.5).clamp(0, 1)
+
+def in_place(model, x, y, threat, draws):
+    return x.copy_(torch.rand_like(x))
+
+def relabels(model, x, y, threat, draws):
+    y.fill_(0)
+    return x
+
+def teaches(model, x, y, threat, draws):
+    with torch.no_grad():
+        next(model.parameters()).mul_(1.5)
+    return x
+
+def teaches_unseen(model, x, y, threat, draws):
+    next(model.parameters()).data.mul_(1.5)
+    return x
 
 def below(model, x, y, threat, draws):
     return x - threat.eps
@@ -258,8 +287,15 @@ def test_attacks_of_the_suite_train_by_their_names(tiny: str) -> None:
         ("own.py:nothing", "the attack own.py:nothing gives NoneType: return the attacked inputs"),
         ("own.py:flat", "the attack own.py:flat gives inputs of (16, 144): return inputs of (16, 1, 12, 12)"),
         ("own.py:double", "the attack own.py:double gives inputs of torch.float64: return inputs of torch.float32"),
-        ("own.py:far", "the attack own.py:far went 0.5 far in linf, or out of the bounds of"),
-        ("own.py:below", "return threat.project(adv, x)"),
+        (
+            "own.py:far",
+            "the attack own.py:far went 0.5 far in linf, and the radius is 0.1: return threat.project(adv, x)",
+        ),
+        ("own.py:below", "own.py:below left the bounds of the inputs, [0, 1], with values from -0.1 to "),
+        ("own.py:in_place", "the attack own.py:in_place went "),
+        ("own.py:teaches", "the attack own.py:teaches changes 1.1.weight of the network: work on a copy of it"),
+        ("own.py:teaches_unseen", "the attack own.py:teaches_unseen changes 1.1.weight of the network"),
+        ("own.py:LeavesTrain", "own.py:LeavesTrain leaves the network in another mode: leave train() and eval() out"),
         ("own.py:lost", "the attack own.py:lost gives NaN for "),
         ("own.py:two", "TypeError: two() takes 2 positional arguments but 5 were given"),
         ("own.py:breaks", "is out of bounds for dimension 1 with size 3 (own.py, line "),
@@ -279,6 +315,18 @@ def test_an_attack_that_cannot_train_is_refused_in_one_line_and_nothing_is_writt
 ) -> None:
     assert line in wrong(capsys, *words(tiny, name))
     assert not (folder / "a").exists()
+
+
+def test_an_attack_that_keeps_to_the_full_radius_alone_is_refused_before_the_radius_warms_up(
+    tiny: str, folder: Path
+) -> None:
+    def fixed(model: nn.Module, x: Tensor, y: Tensor, threat: Threat, draws: Any) -> Tensor:
+        return (x + 0.1).clamp(0, 1)
+
+    words = "far in linf, and the radius is 0.00555556: return threat.project(adv, x)"
+    assert_refused_in_one_line(lambda: orat.train(quick(tiny, fixed, attack_warmup=2.0), "a", display=SILENT), words)
+    assert not (folder / "a").exists()
+    orat.train(quick(tiny, fixed), "a", display=SILENT)
 
 
 def test_settings_of_pgd_and_blind_climbs_are_refused(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,6 +352,8 @@ def test_attacks_are_evaluated_under_the_name_that_was_given(
         assert main(["evaluate", "a", "--attacks", names, "--json"]) == 0
         reports.append(json.loads(capsys.readouterr().out))
         (folder / "own.py").write_text(CODE + "\n# changed code is another evaluation")
+        for name in [name for name in sys.modules if name.startswith("orat_file_own_")]:
+            del sys.modules[name]  # as in a new process
     accuracy = reports[0]["accuracy"]
     assert list(accuracy) == ["natural", *names.split(","), "worst-case"]
     assert accuracy["own.py:noise"] >= accuracy["own.py:Sign"]
@@ -324,6 +374,10 @@ def test_attacks_are_evaluated_under_the_name_that_was_given(
         ("own.py:REDUCED", "the loss of the attack gives () for "),
         ("own.py:breaks", "the attack own.py:breaks fails with IndexError"),
         ("own.py:MIEN", "did you mean 'MINE'?"),
+        ("own.py:in_place", "the attack own.py:in_place went "),
+        ("own.py:teaches_unseen", "the attack own.py:teaches_unseen changes 1.1.weight of the network"),
+        ("own.py:LeavesTrain", "own.py:LeavesTrain leaves the network in another mode"),
+        ("own.py:far,own.py:MIM,own.py:lost", "and the radius is 0.1: return threat.project(adv, x); the attack own.p"),
     ],
 )
 def test_an_attack_that_fails_is_refused_before_anything_is_written(
@@ -332,3 +386,39 @@ def test_an_attack_that_fails_is_refused_before_anything_is_written(
     orat.train(quick(tiny, None, attack_steps=1, epochs=1), "a", display=SILENT)
     assert line in wrong(capsys, "evaluate", "a", "--attacks", f"fgsm,{name}")
     assert not (folder / "a" / "evaluations").exists()
+
+
+def test_a_class_gets_random_numbers_in_evaluation_and_in_a_call_without_them(
+    tiny: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orat.train(quick(tiny, "own.py:MIM", epochs=1), "a", display=SILENT)
+    assert main(["evaluate", "a", "--attacks", "own.py:MIM"]) == 0
+    x, y = torch.full((4, 3), 0.5), torch.zeros(4, dtype=torch.long)
+    for threat in (0.1, "1/10", Threat(0.1)):
+        adv = resolve("own.py:MIM")()(linear(), x, y, threat)
+        assert torch.equal(adv, resolve("own.py:MIM")()(linear(), x, y, Threat(0.1)))
+        assert Threat(0.1).allows(adv, x).all()
+
+
+def test_what_an_attack_writes_into_its_inputs_changes_no_number(tiny: str) -> None:
+    model, test = nn.Sequential(nn.Flatten(), nn.Linear(144, 3)), orat.load_data(tiny).test
+    natural = orat.evaluate(model, test, [], 0.1)["natural"]
+    assert orat.evaluate(model, test, {"relabels": resolve("own.py:relabels")}, 0.1)["relabels"] == natural
+    words = "the attack in_place went "
+    assert_refused_in_one_line(lambda: orat.evaluate(model, test, {"in_place": resolve("own.py:in_place")}, 0.1), words)
+
+
+def test_global_random_numbers_of_an_attack_are_repeatable_in_evaluation(tiny: str) -> None:
+    seen = []
+
+    def draws_globally(model: nn.Module, x: Tensor, y: Tensor, threat: Threat, draws: Any) -> Tensor:
+        seen.append((torch.rand(()).item(), random.random(), np.random.rand()))
+        return x
+
+    state = torch.get_rng_state()
+    for seed in (0, 0, 1):
+        model = nn.Sequential(nn.Flatten(), nn.Linear(144, 3, bias=False))
+        nn.init.zeros_(model[1].weight)
+        orat.evaluate(model, orat.load_data(tiny).test, {"mine": draws_globally}, 0.1, seed)
+        torch.set_rng_state(state)
+    assert seen[0] == seen[1] != seen[2]

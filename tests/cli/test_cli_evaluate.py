@@ -425,6 +425,18 @@ def test_a_dict_with_logits_is_evaluated_like_its_logits(here: Path, capsys: pyt
     assert evaluated(capsys, *model, *TINY, "--attacks", "pgd5")["accuracy"] == own["accuracy"]
 
 
+def test_a_network_is_built_by_the_rule_of_the_training(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "from torch import nn\n\ndef wide(num_classes, channels):\n    return nn.Sequential("
+    (here / "nets.py").write_text(f"{text}nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.LazyLinear(num_classes))\n")
+    command = ("--model", "nets.py:wide", "--eps", "0.1", "--attacks", "fgsm")
+    assert evaluated(capsys, *command, *TINY)["examples"] > 0
+    line = wrong(capsys, "--model", "nets.py:narrow", *TINY, "--eps", "0.1")
+    assert "unknown name in nets.py: 'narrow'" in line
+    (here / "fixed.py").write_text("from torch import nn\n\ndef make():\n    return nn.Conv2d(3, 2, 3)\n")
+    line = wrong(capsys, "--model", "fixed.py:make", *TINY, "--eps", "0.1")
+    assert "fixed.py:make on inputs of shape (2, 1, 12, 12) fails with RuntimeError: Given groups=1" in line
+
+
 def test_a_random_network_is_told_once_and_the_same_command_says_the_same(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

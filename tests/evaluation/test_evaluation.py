@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -263,7 +264,9 @@ def middle() -> Dataset:
     ("by", "eps", "norm"), [(0.11, 0.1, "linf"), (0.11, 0.1, "l2"), (0.11, 0.1, "l1"), (-0.45, 0.5, "linf")]
 )
 def test_an_attack_that_leaves_its_ball_or_the_image_is_a_bug_not_a_result(by: float, eps: float, norm: Norm) -> None:
-    with pytest.raises(InputError, match=rf"Runaway.* went {abs(by):g} far in {norm}, or out of the bounds"):
+    far = f"went {by:g} far in {norm}, and the radius is {eps:g}: return"
+    words = far if by > 0 else "left the bounds of the inputs, [0, 1], with values from -0.05 to 0.5: return"
+    with pytest.raises(InputError, match=f"^the attack runaway {re.escape(words)} threat.project"):
         correct(threshold_model(), middle(), {"runaway": Runaway(by)}, Threat(eps, norm))
 
 

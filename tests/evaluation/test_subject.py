@@ -217,6 +217,21 @@ def test_a_stopped_evaluation_of_a_random_network_ends_like_one_that_was_never_s
         assert (whole / name).read_bytes() == (stopped / name).read_bytes()
 
 
+class Counter(Changed):
+    """Logits that depend on the number of calls."""
+
+    def __init__(self, buffered: bool = False) -> None:
+        super().__init__()
+        if buffered:
+            self.register_buffer("calls", torch.tensor(0.0))
+        else:
+            self.calls = torch.tensor(0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) + self.calls * torch.arange(2.0)
+
+
 OWN = torch.Generator().manual_seed(0)
 
 
@@ -224,6 +239,9 @@ OWN = torch.Generator().manual_seed(0)
     ("model", "words"),
     [
         (Changed(lambda x: x + torch.rand(x.shape, generator=OWN)), "its logits differ after the same seed"),
+        (Counter(), "the network changes calls whenever it is called, and its logits too: let eval() switch off what"),
+        (Counter(buffered=True), "the network changes its buffers whenever it is called, and its logits too"),
+        (nn.Sequential(Changed(), nn.Softmax(1)), "the network gives probabilities"),
         (Changed(lambda x: nn.BatchNorm1d(2)(NOISES["torch"](x))), "on a single sample fails with ValueError"),
     ],
 )

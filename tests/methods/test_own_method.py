@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -234,7 +235,10 @@ def test_methods_of_a_user_vary_and_are_searched(tiny: str, folder: Path, capsys
         (["own.py:value"], "own.py:value is a AT, no training method"),
         (["own.py:Mixd"], "unknown name in own.py: 'Mixd': did you mean 'Mixed'?"),
         (["own.py"], "'own.py' is no import path: give package.module:attribute or path/file.py:attribute"),
-        (["other.py:Mixed"], "there is no file other.py"),
+        (["other.py:Mixed"], f"there is no file other.py in {os.sep}"),
+        (["Focal"], "known are aorr, at, "),
+        (["Focal"], "; one of yours is path/file.py:Focal"),
+        (["traeds"], "did you mean 'trades'?"),
         (["own.py:Mixed", "--strenth", "1"], "unknown flag '--strenth': did you mean '--strength'?"),
         (["own.py:Mixed", "--strength", "a"], "--strength: 'a' is not a number"),
         (["own.py:Mixed", "--kind", "c"], "--kind: unknown kind 'c': "),

@@ -50,8 +50,14 @@ def breaks():
 def leaves():
     raise SystemExit(2)
 
-def asks(classes):
+def asks(classes, depth):
     return Net()
+
+def wide(num_classes, channels):
+    return nn.Linear(channels, num_classes)
+
+def two():
+    return nn.Linear(2, 2)
 
 def number():
     return 5
@@ -79,10 +85,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
+def loaded(spec: str, weights: Path | None = None, inputs: int = 4) -> nn.Module:
+    """The network on the CPU, for rows of four numbers and three classes."""
+    return load_external(spec, weights, CPU, (inputs,), 3)
+
+
 def refusal(spec: str, weights: Path | None = None) -> str:
     """The one line that says what is wrong."""
     with pytest.raises(InputError) as caught:
-        load_external(spec, weights, CPU)
+        loaded(spec, weights)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -100,38 +111,42 @@ def tensors() -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("spec", ["somebodys.nets:build", "somebodys/nets.py:build"])
 def test_a_network_comes_from_a_package_in_the_current_directory_or_from_a_file(folder: Path, spec: str) -> None:
-    assert load_external(spec, None, CPU)(torch.rand(5, 2)).shape == (5, 2)
+    assert loaded(spec, inputs=2)(torch.rand(5, 2)).shape == (5, 2)
 
 
 def test_an_installed_package_is_found_too() -> None:
-    assert isinstance(load_external("torch.nn:Identity", None, CPU), nn.Identity)
+    assert isinstance(loaded("torch.nn:Identity"), nn.Identity)
 
 
 def test_a_name_may_go_through_a_class(folder: Path) -> None:
     (folder / "inside.py").write_text("from torch import nn\nclass Nets:\n    small = nn.Identity\n")
     for spec in ("inside:Nets.small", "inside.py:Nets.small"):
-        assert isinstance(load_external(spec, None, CPU), nn.Identity)
+        assert isinstance(loaded(spec), nn.Identity)
     del sys.modules["inside"]
 
 
 def test_a_script_may_import_its_neighbors_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
-    assert load_external(f"{folder}/script.py:build", None, CPU)(torch.rand(5, 4)).shape == (5, 3)
+    assert loaded(f"{folder}/script.py:build")(torch.rand(5, 4)).shape == (5, 3)
 
 
 def test_a_script_may_be_called_like_a_module_in_use(folder: Path) -> None:
     (folder / "types.py").write_text("from torch import nn\nbuild = nn.Identity\n")
-    assert isinstance(load_external("types.py:build", None, CPU), nn.Identity)
+    assert isinstance(loaded("types.py:build"), nn.Identity)
     assert hasattr(sys.modules["types"], "ModuleType")
 
 
 def test_a_network_comes_in_evaluation_mode(folder: Path) -> None:
-    assert not load_external("script.py:build", None, CPU).training
-    assert not load_external("script.py:resting", None, CPU).training
+    assert not loaded("script.py:build").training
+    assert not loaded("script.py:resting").training
+
+
+def test_a_function_gets_the_shape_and_the_classes_of_the_data(folder: Path) -> None:
+    assert loaded("script.py:wide", inputs=7)(torch.rand(5, 7)).shape == (5, 3)
 
 
 def test_the_network_goes_to_the_device(folder: Path) -> None:
-    model = load_external("script.py:build", None, torch.device("meta"))
+    model = load_external("script.py:build", None, torch.device("meta"), (4,), 3)
     assert {p.device.type for p in model.parameters()} == {"meta"}
 
 
@@ -140,20 +155,20 @@ def test_the_network_goes_to_the_device(folder: Path) -> None:
 def test_weights_are_found_in_the_usual_checkpoints(folder: Path, holder: str | None, prefix: str) -> None:
     named = {prefix + name: value for name, value in tensors().items()}
     weights = saved(folder, named if holder is None else {"epoch": 3, holder: named})
-    model = load_external("script.py:build", weights, CPU)
+    model = loaded("script.py:build", weights)
     assert all(torch.equal(value, tensors()[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_weights_are_read_from_safetensors(folder: Path, prefix: str) -> None:
     save_file({prefix + name: value for name, value in tensors().items()}, folder / "weights.safetensors")
-    model = load_external("script.py:build", folder / "weights.safetensors", CPU)
+    model = loaded("script.py:build", folder / "weights.safetensors")
     assert torch.equal(model.body.bias, torch.arange(3.0))
 
 
 def test_a_network_that_is_itself_wrapped_keeps_the_prefix(folder: Path) -> None:
     weights = saved(folder, {f"module.{name}": value for name, value in tensors().items()})
-    assert torch.equal(load_external("script.py:wrapped", weights, CPU).module.body.bias, torch.arange(3.0))
+    assert torch.equal(loaded("script.py:wrapped", weights).module.body.bias, torch.arange(3.0))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +189,8 @@ def test_a_network_that_is_itself_wrapped_keeps_the_prefix(folder: Path) -> None
         ("script.py:biuld", "unknown name in script.py: 'biuld': did you mean 'build'?"),
         ("script.py:breaks", "script.py:breaks fails with KeyError: 'no such"),
         ("script.py:leaves", "script.py:leaves fails with SystemExit: 2"),
-        ("script.py:asks", "script.py:asks needs classes: give a default to each parameter other than"),
+        ("script.py:asks", "script.py:asks needs depth: give a default to each parameter other than"),
+        ("script.py:two", "script.py:two on inputs of shape (2, 4) fails with RuntimeError: mat1 and mat2 shapes"),
         ("script.py:number", "script.py:number returns a int, not a network: give a function"),
         ("script.py:instance", "script.py:instance is a Net, not a function"),
         ("neighbor.py:INPUTS", "neighbor.py:INPUTS is a int, not a function"),

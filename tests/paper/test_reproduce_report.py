@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from orat.cli.main import main
 from orat.models.catalog import build, forward_operations
@@ -104,9 +105,9 @@ def test_nothing_is_marked_where_nothing_is_known() -> None:
 
 def test_marks_say_where_the_spread_is_from_and_are_green() -> None:
     here = tables.figures(comparison([99.35, 99.37], ORAT, "natural"))
-    assert here == ("99.36 ±0.01", "99.36", "[green]+0.00*[/green]")
+    assert here == ("99.36 ±0.01", "99.36", Text("+0.00*", style="green"))
     other = Cell(**{**PLACE, "eps": "0.2", "method": "ORAT", "theirs": {"natural": 99.0}})  # type: ignore[arg-type]
-    assert tables.figures(comparison([99.0], other, "natural"))[2] == "[green]+0.00~[/green]"
+    assert tables.figures(comparison([99.0], other, "natural"))[2] == Text("+0.00~", style="green")
     assert tables.figures(comparison([90.0], other, "natural"))[2] == "-9.00"
     assert tables.figures(comparison([], other, "natural")) == ("-", "99.00", "-")
 

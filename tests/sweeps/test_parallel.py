@@ -220,6 +220,24 @@ def test_a_run_that_breaks_leaves_its_error_and_the_other_runs_continue(tiny: st
     assert results[tmp_path / "whole"]["last"]["natural"] > 0
 
 
+def test_a_run_that_cannot_begin_is_named_and_the_other_runs_continue(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vary = ["--vary", "model=odd_networks:OfColor,mlp-8,odd_networks:Fixed", "--out", str(tmp_path)]
+    flags = [flag for flag in SMALL if flag not in ("--model", "mlp-8")]
+    assert main(["train", "--data", tiny, "--method", "at", *flags, *vary]) == 1
+    printed = capsys.readouterr().out
+    assert f"{tmp_path}/model-odd_networks:OfColor: odd_networks:OfColor on inputs of shape (2, 1, 12, 12)" in printed
+    assert f"{tmp_path}/model-odd_networks:Fixed: the network has no parameter that learns" in printed
+    assert "model-mlp-8" in printed.partition("last epoch")[2]
+    assert {folder.name for folder in tmp_path.iterdir()} == {"model-mlp-8"}
+    none = ["--vary", "model=odd_networks:OfColor,odd_networks:Fixed", "--out", str(tmp_path / "none")]
+    assert main(["train", "--data", tiny, "--method", "at", *flags, *none]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("orat: model-odd_networks:OfColor: odd_networks:OfColor on inputs")
+    assert error.count("\n") == 1
+
+
 SMALL = ["--model", "mlp-8", "--epochs", "1", "--eps", "0.1", "--augment", "none", "--attack-steps", "1", "--quiet"]
 
 

@@ -274,14 +274,19 @@ def test_another_network_does_not_go_on_from_a_checkpoint(
 # Trust.
 
 
-def test_a_record_never_runs_code(small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_never_runs_code(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     train_until_stopped(own(small, "odd_networks:Normal"), tmp_path / "a", 3, monkeypatch)
     without = own(small, None, epochs=2)
-    line = "model odd_networks:Normal is code that a file names: give --model odd_networks:Normal in this command"
+    line = "model odd_networks:Normal is code that a file names: give model='odd_networks:Normal', or trust=True"
     again = "trains the model odd_networks:Normal: give the same command or call again"
     assert_refused_in_one_line(lambda: orat.train(without, tmp_path / "a", display=SILENT), again)
     orat.train(own(small, "odd_networks:Normal"), tmp_path / "a", display=SILENT)
     assert_refused_in_one_line(lambda: orat.load_model(tmp_path / "a"), line)
+    out = ("--out", str(tmp_path / "new.csv"))
+    flags = "give --model odd_networks:Normal in this command, or --trust"
+    assert flags in wrong(capsys, "predict", str(tmp_path / "a"), small, *out)
     for given in ({"trust": True}, {"model": "odd_networks:Normal"}, {"model": odd.Normal}):
         assert not orat.load_model(tmp_path / "a", **given).training
 
@@ -322,8 +327,12 @@ def test_networks_can_be_varied_and_searched(small: str, tmp_path: Path) -> None
     assert "OfColor on inputs of shape (2, 1, 12, 12) fails" in rows[-1]["error"]
     assert_refused_in_one_line(
         lambda: orat.search(own(small, odd.Normal(3, 1)), {"lr": [0.1]}, tmp_path / "c", display=SILENT),
-        "a search builds its networks anew",
+        "a search builds its networks anew, not in memory: Normal: give a function that returns one as model",
     )
+    run = own(small, None, epochs=1)
+    (row,) = orat.search(run, {"lr": [0.1]}, tmp_path / "d", model=odd.Normal, display=SILENT)
+    assert row["error"] is None
+    assert row["validation"]
 
 
 # Refusals.
@@ -336,6 +345,8 @@ REFUSED = {
     "Detached": "no gradient of the network reaches its inputs",
     "WithoutGradient": "no gradient of the network reaches its inputs",
     "Unregistered": "uses weights of shape (54,) that it does not register",
+    "Counts": "the network changes calls whenever it is called, which no checkpoint has: make it a buffer",
+    "CountsInTraining": "the network changes rate whenever it is called",
     "Mixed": "pairs[0][0] is a str beside modules in a plain container",
     "TwoTensors": "returns a tuple with 2 tensors",
     "Fixed": "no parameter that learns",
@@ -352,6 +363,19 @@ def test_a_network_that_cannot_be_trained_is_refused_before_anything_is_written(
     words = ["--data", small, "--method", "at", "--eps", "0.1", "--augment", "none", "--out", str(tmp_path / "run")]
     assert REFUSED[kind] in wrong(capsys, "train", "--model", f"odd_networks:{kind}", *words)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_training_without_gradients_is_refused_before_anything_is_written(small: str, tmp_path: Path) -> None:
+    run = own(small, "mlp-4")
+    for mode, name in ((torch.no_grad, "no_grad"), (torch.inference_mode, "inference_mode")):
+        with mode():
+            words = f"torch.{name}() hides gradients from the training: call it outside of torch.{name}()"
+            assert_refused_in_one_line(lambda: orat.train(run, tmp_path / "run", display=SILENT), words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cache_in_forward_is_no_memory(small: str, tmp_path: Path) -> None:
+    orat.train(own(small, "odd_networks:Caches"), tmp_path / "run", display=SILENT)
 
 
 @pytest.mark.parametrize(
