@@ -148,8 +148,8 @@ SEEN: list[tuple[int, float, float | None]] = []
 def test_the_radius_of_the_training_attack_warms_up_with_its_steps(tiny: str, tmp_path: Path) -> None:
     SEEN.clear()
     train(quick(tiny, Records(), attack_warmup=2.0, batch_size=135, epochs=3), tmp_path, display=SILENT)
-    shares = [1.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]  # the rehearsal, then two steps an epoch
-    assert [epoch for epoch, _, _ in SEEN] == [1, 1, 1, 2, 2, 3, 3]
+    shares = [1.0, 0.25, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]  # two steps of the rehearsal, then two steps an epoch
+    assert [epoch for epoch, _, _ in SEEN] == [1, 1, 1, 1, 2, 2, 3, 3]
     assert [radius for _, radius, _ in SEEN] == pytest.approx([0.1 * share for share in shares])
     assert [size for _, _, size in SEEN] == pytest.approx([0.025 * share for share in shares])
 
