@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from orat.core.errors import unknown
 from orat.core.options import field_type, field_types, has_text
-from orat.core.registry import IN_MEMORY, digest_of, loaded, names_code, path_of
+from orat.core.registry import IN_MEMORY, loaded, path_of
 from orat.methods import METHODS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from orat.methods.base import Method
-    from orat.training.run import Run
 
 FLOATS = (float, float | None)
 
@@ -40,13 +39,6 @@ def method_of(name: str, values: dict[str, Any]) -> Method:
         with suppress(KeyError, TypeError, ValueError):  # the class has changed, or the record has words for an object
             return cls(**{name: typed(value, hints[name]) for name, value in values.items()})
     return recorded(name, values)
-
-
-def code_of(run: Run) -> dict[str, str]:
-    """A hash of the file of each part of a run that is code, by its name."""
-    names = [run.method_name, run.data, run.model, run.attack]
-    digests = {name: digest_of(name) for name in names if isinstance(name, str) and names_code(name)}
-    return {name: digest for name, digest in digests.items() if digest}
 
 
 def typed(value: Any, hint: Any) -> Any:

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from orat.core.domain import UNIT
 from orat.core.errors import InputError
 from orat.core.files import replace_file
-from orat.core.registry import IN_MEMORY, names_code
+from orat.core.registry import IN_MEMORY, digest_of, names_code
 from orat.data.source import Dataset
 from orat.training.defaults import BY_DATA
 from orat.training.folder import Folder
-from orat.training.record import code_of, in_words
+from orat.training.record import in_words
 from orat.training.run import Run, read_run
 from orat.training.setup import prepare
 from orat.training.toml import as_toml
@@ -131,3 +131,10 @@ def difference(there: Run, here: Run, among: Iterable[str] | None = None) -> str
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """A copy of all that the model has learned."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def code_of(run: Run) -> dict[str, str]:
+    """A hash of the file of each part of a run that is code, by its name."""
+    names = [run.method_name, run.data, run.model, run.attack]
+    digests = {name: digest_of(name) for name in names if isinstance(name, str) and names_code(name)}
+    return {name: digest for name, digest in digests.items() if digest}
