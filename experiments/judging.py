@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from markdown import Row, table_head, table_line
+from markdown import Row, grouped, table_head, table_line
 from torch import Tensor
 
 import orat
@@ -29,11 +29,23 @@ from orat.core.device import choose_device, commit, hardware, versions
 from orat.noise.truth import found_removed
 
 FILTERS = ("prune_by_noise_rate", "prune_by_class", "both", "confident_learning")
-SHARES = ("precision", "recall", "f1", "best_f1", "cleanlab_f1", "argmax_f1")
+SCORES = ("f1", "best_f1", "cleanlab_f1", "argmax_f1")
+SHARES = ("precision", "recall", *SCORES)
+HEADS = ("F1", "best threshold", "cleanlab", "argmax")
 TITLES = (
-    "predictions", "wrong", "estimate", "95 % interval", "reliability", "precision", "recall", "F1", "best threshold",
-    "cleanlab", "argmax", "right labels flagged",
+    "predictions", "wrong", "estimate", "95 % interval", "reliability", "precision", "recall", *HEADS,
+    "right labels flagged",
 )  # fmt: skip
+MEANS = (
+    "files", "sets", "error of the rate", "in the interval", "its width", *HEADS, "at least cleanlab",
+    "flagged without noise, at most",
+)  # fmt: skip
+NETWORKS = "CIFAR-10, networks"
+DATA = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar": "CIFAR-10"}
+NOISES = {
+    "none": "none", "sym": "symmetric", "pair": "pair", "asym": "asymmetric", "inst": "instance",
+    "human": "human, imitated", "real": "human",
+}  # fmt: skip
 
 
 class Predictions(NamedTuple):
@@ -136,28 +148,44 @@ def cleanlabs(log_probs: Tensor, labels: Tensor, wrong: Tensor) -> dict[str, flo
 def lines(content: Row) -> list[str]:
     """The measured numbers as tables in Markdown."""
     rows = content["rows"]
-    titles = ("predictions", "sets", "95 % intervals that hold the share", "mean width", "error of the estimate")
-    page = table_head(titles)
-    for name, own in kinds(rows).items():
-        for count in sorted({row["sets"] for row in own}):
-            part = [row for row in own if row["sets"] == count]
-            covered = f"{sum(row['covered'] for row in part)} of {len(part)}"
-            width = mean(row["high"] - row["low"] for row in part)
-            error = mean(abs(row["estimate"] - row["wrong"]) for row in part)
-            page.append(table_line((name, count, covered, f"{width:.3f}", f"{error:.3f}")))
+    page = ["Means by data:", "", *summary(rows, data_of), "", "Means by noise, of synthetic labels:", ""]
+    page += summary([row for row in rows if data_of(row) != NETWORKS], noise_of)
     for count in sorted({row["sets"] for row in rows}):
-        page += ["", f"Predictions by {'one set' if count == 1 else f'{count} sets'}:", "", *table_head(TITLES)]
-        page += [line_of(row) for row in rows if row["sets"] == count]
+        title = "one set of predictions" if count == 1 else f"{count} independent sets of predictions"
+        page += ["", f"All files, by {title}:", "", *table([row for row in rows if row["sets"] == count])]
     return page
 
 
-def kinds(rows: list[Row]) -> dict[str, list[Row]]:
-    """The rows of files as given, and of synthetic features (DATA_STRENGTH_KINDrate) by data."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        data, *rest = row["set"].split("_")
-        found.setdefault(f"{data}, {rest[0]} features" if rest else "networks", []).append(row)
-    return found
+def summary(rows: list[Row], group: Callable[[Row], str]) -> list[str]:
+    """Means of groups of files."""
+    page = table_head(MEANS)
+    for (name, count), own in sorted(grouped(rows, lambda row: (group(row), row["sets"])), key=lambda one: one[0]):
+        noisy = [row for row in own if row["wrong"]]
+        clean = [row["right_flagged"] for row in own if not row["wrong"]]
+        cells = [name, count, f"{mean(abs(row['estimate'] - row['wrong']) for row in own):.3f}"]
+        cells += [f"{sum(row['covered'] for row in own)} of {len(own)}"]
+        cells += [f"{mean(row['high'] - row['low'] for row in own):.3f}"]
+        cells += [f"{mean(row[score] for row in noisy):.3f}" if noisy else "" for score in SCORES]
+        won = sum(row["f1"] >= row["cleanlab_f1"] for row in noisy)
+        cells += [f"{won} of {len(noisy)}" if noisy else "", f"{max(clean):.1%}" if clean else ""]
+        page.append(table_line(cells))
+    return page
+
+
+def data_of(row: Row) -> str:
+    """The data of synthetic features (DATA_STRENGTH_KINDrate), or that the predictions are of networks."""
+    data, _, rest = row["set"].partition("_")
+    return f"{DATA[data]}, {rest.partition('_')[0]} features" if rest else NETWORKS
+
+
+def noise_of(row: Row) -> str:
+    """The kind of noise of synthetic labels."""
+    return NOISES[row["set"].rpartition("_")[2].rstrip("0123456789")]
+
+
+def table(rows: list[Row]) -> list[str]:
+    """A line for each file."""
+    return [*table_head(TITLES), *map(line_of, rows)]
 
 
 def line_of(row: Row) -> str:
