@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
+import judging
 import lossless
 from markdown import MADE_WITH, Row, measured_on, noise_words, spread, table_head, table_line
 
@@ -117,6 +118,14 @@ CLEANLAB_WORDS = """Means over seeds. Every judge gets the same predictions.
 
 Seconds are those of predictions and verdict, without the first epoch of each network. For held-out they include
 compilation. On MNIST, scout networks had 20 epochs at the run's rate; now they have 14 at their own."""
+JUDGING_WORDS = """Predictions are given, and judged on a CPU. The sets are explained in [automatic.md](automatic.md#measured-on-given-predictions).
+
+| column | meaning |
+|---|---|
+| best threshold | F1 at the best possible threshold of our score |
+| cleanlab | F1 of the best of four filters of `find_label_issues` |
+| argmax | F1 of all labels that are not the predicted class |
+| **bold** | F1 of at least cleanlab's |"""
 FOREIGN = {"foreign-sample": "Bundled MNIST sample", "foreign-mnist": "MNIST"}
 FOREIGN_WORDS = """A share of the training images is replaced by noise, by their own inverse, or by images of other data. A share of the
 other labels is flipped. The oracle trains without both."""
@@ -136,6 +145,16 @@ def main() -> None:
             lines += ["", f"## {title}", "", remark, "", *accuracy_lines(rows), *origin(name, content)]
     lines += section("Cost", COSTS, cost_lines, COST_WORDS)
     lines += section("Wrong labels beside cleanlab", CLEANLAB, cleanlab_lines, CLEANLAB_WORDS)
+    if (content := content_of("judging")) is not None:
+        lines += [
+            "",
+            "## The judgement of labels",
+            "",
+            JUDGING_WORDS,
+            "",
+            *judging.lines(content),
+            *origin("judging", content),
+        ]
     lines += section("Images that belong to no class", FOREIGN, foreign_lines, FOREIGN_WORDS)
     print("\n".join(lines))
 

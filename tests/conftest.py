@@ -36,6 +36,15 @@ def mnist_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
+def human_dir() -> Path:
+    """The folder of predictions for labels given by people."""
+    folder = REAL_DATA / "human"
+    if not folder.is_dir():
+        pytest.skip(f"the predictions for labels given by people are not at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def cifar_tar() -> Path:
     """All CIFAR-10 images as JPEG, an image folder in a tar.xz."""
     file = REAL_DATA / "cifar10-jpeg.tar.xz"

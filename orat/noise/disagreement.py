@@ -1,17 +1,18 @@
 """Disagreement of predictions and given labels, split into mistakes of the network and wrong labels.
 
-A network that disagrees with a label is mistaken, or the label is wrong. One prediction of a sample cannot tell. Four
-facts can, over many samples, sorted within each predicted class from the surest prediction to the least sure:
+Where a network disagrees with a label, the network is mistaken or the label is wrong. A single sample cannot tell. Four
+facts tell over many samples, in the order from the surest prediction of each class to the least sure:
 
-1. The surest predictions are right, so that disagreement there counts wrong labels.
+1. The surest predictions are right. Their disagreements are wrong labels.
 2. Mistakes of networks rise steeply toward the least sure predictions. Wrong labels given by people rise slowly, and
    wrong labels given by a script hardly.
 3. A mistaken network mostly has the right class in second place. Wrong labels are spread over all places.
-4. Two independent networks are mistaken in different samples, and so disagree with each other.
+4. Two independent networks are mistaken in different samples, and disagree with each other there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -58,22 +59,49 @@ class Curves(NamedTuple):
     drift: Tensor  # (classes - 1,)
 
 
+@dataclass(frozen=True, eq=False)
 class Order:
     """Predictions in the order of confidence."""
 
-    def __init__(self, scores: Tensor, labels: Labels) -> None:
-        self.labels, self.classes = labels, scores.shape[1]
-        self.order = scores.argsort(
-            dim=1, descending=True, stable=True
-        )  # classes of each sample, from the likeliest on
-        self.predicted = self.order[:, 0]
-        numbers = torch.arange(self.classes).to(labels).expand_as(self.order)
-        self.places = torch.empty_like(self.order).scatter(1, self.order, numbers)  # of each class
-        self.place = self.places.gather(1, labels[:, None]).squeeze(1)  # of the given label
-        self.disagrees = self.place > 0
-        self.along = ranks(scores)
-        self.bin = (self.along * BINS).long().clamp(max=BINS - 1)
-        self.right = (SHARP * scores).scatter(1, self.order[:, :1], -torch.inf).softmax(1)  # class, if mistaken
+    labels: Labels  # as given
+    order: Tensor  # (n, classes) classes of each sample, from the likeliest on
+    places: Tensor  # (n, classes) of each class in that order
+    along: Tensor  # (n,) from the surest prediction of a class (0) to the least sure (1)
+    right: Tensor  # (n, classes) chance of each class where the prediction is mistaken
+
+    @classmethod
+    def of(cls, scores: Tensor, labels: Labels) -> Order:
+        """The order of log-probabilities (n, classes)."""
+        order = scores.argsort(dim=1, descending=True, stable=True)
+        numbers = torch.arange(scores.shape[1]).to(labels).expand_as(order)
+        places = torch.empty_like(order).scatter(1, order, numbers)
+        right = (SHARP * scores).scatter(1, order[:, :1], -torch.inf).softmax(1)
+        return cls(labels, order, places, ranks(scores), right)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.order.shape[1]
+
+    @property
+    def predicted(self) -> Labels:
+        """The likeliest class."""
+        return self.order[:, 0]
+
+    @property
+    def place(self) -> Labels:
+        """The place of the given label, 0 where the prediction agrees."""
+        return self.places.gather(1, self.labels[:, None]).squeeze(1)
+
+    @property
+    def disagrees(self) -> Tensor:
+        """Whether the prediction is another class than the given label."""
+        return self.place > 0
+
+    @property
+    def bin(self) -> Tensor:
+        """The bin of a prediction along the order."""
+        return (self.along * BINS).long().clamp(max=BINS - 1)
 
     def counts(self) -> Counts:
         """The counts that the curves are fitted to."""
@@ -115,19 +143,20 @@ def human_rise(order: Order) -> float:
 
 def levels(curves: Curves) -> tuple[Tensor, Tensor]:
     """The share of wrong labels, and of mistaken predictions: (classes, bins)."""
-    along = (torch.arange(BINS).to(curves.wrong) + 0.5) / BINS
+    along = centers(curves.wrong)
     wrong = curves.wrong[:, None] + (curves.wrong_rise + curves.class_rise)[:, None] * along
     return wrong.sigmoid(), (curves.mistaken[:, None] + curves.mistaken_rise * along).sigmoid()
+
+
+def centers(like: Tensor) -> Tensor:
+    """The middle of each bin along the order, from 0 to 1."""
+    return (torch.arange(BINS).to(like) + 0.5) / BINS
 
 
 def fitted(counts: Counts, human: float, between: float | None) -> Curves:
     """The curves of the highest likelihood, with priors."""
     classes, others = len(counts.samples), counts.places.shape[1]
-    zeros, zero, places = (
-        counts.samples.new_zeros(classes),
-        counts.samples.new_zeros(()),
-        counts.samples.new_zeros(others),
-    )
+    zeros, zero, places = (counts.samples.new_zeros(size) for size in ((classes,), (), (others,)))
     start = Curves(zeros - 2, zero + human, zeros, zeros - 6, zero + RISE, places, places)
 
     def loss(*values: Tensor) -> Tensor:
@@ -140,7 +169,7 @@ def fitted(counts: Counts, human: float, between: float | None) -> Curves:
 def surprise(counts: Counts, curves: Curves) -> Tensor:
     """The negative log-likelihood of the disagreements and of the places of their given labels."""
     wrong, mistaken = levels(curves)
-    along = (torch.arange(BINS).to(wrong) + 0.5) / BINS
+    along = centers(wrong)
     places = (curves.places + curves.drift * (along[:, None] - SURE / 2)).softmax(1)
     right_but_mistaken = (1 - wrong) * mistaken
     at_all = (wrong * (1 - mistaken * places[:, 0]) + right_but_mistaken).clamp(1e-9, 1 - 1e-9)
@@ -167,7 +196,7 @@ def priors(curves: Curves, human: float) -> Tensor:
 
 
 def independent(counts: Counts, curves: Curves, between: float | None) -> Tensor:
-    """The penalty of mistakes other than two independent networks show."""
+    """The penalty of a share of mistakes unlike that seen between two independent networks."""
     if between is None:
         return counts.samples.new_zeros(())
     few = 1 / counts.samples.sum()

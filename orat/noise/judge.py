@@ -23,11 +23,8 @@ MIN_PRIOR = 0.1  # smallest noise rate from which two networks are combined
 MARGIN_WEIGHT = 0.02  # of the margin beside the log-odds of a wrong label, in the score
 LEAST_ODDS = 1e-6  # smallest probability of a wrong label, in the score
 MAX_NOISE = 0.9  # largest share of wrong labels in a class
-BINS = (10, 100)
-OF_BOUNDS, OF_MISTAKES = (
-    0.3,
-    0.15,
-)  # error of the rate: shares of the distance of its bounds, and of mistaken predictions
+RESOLUTION = (10, 100)  # probabilities of a class that can be told apart, at least and at most
+OF_ESTIMATES, OF_MISTAKES = 0.3, 0.15  # error of the rate: shares of the distance of both estimates, and of mistakes
 SUM_TOLERANCE = 1e-3  # of the probabilities of one sample
 LEAST = -40.0  # smallest log-probability
 Z95 = 1.96  # standard errors of a 95 % interval
@@ -100,7 +97,11 @@ def judge(
     labels = labels.detach().long().to(log_probs.device)
     sets = finite(log_probs).reshape(-1, *log_probs.shape[-2:])
     verdict = verdict_of(sets, labels)
-    return verdict if witness is None else heard(verdict, sets.mean(0), tensor_of("witness", witness))
+    if witness is None:
+        return verdict
+    witness = tensor_of("witness", witness)
+    check_witness(witness, log_probs, labels)
+    return heard(verdict, sets.mean(0), finite(witness).to(sets))
 
 
 def finite(log_probs: Tensor) -> Tensor:
@@ -120,7 +121,7 @@ def verdict_of(sets: Tensor, labels: Labels) -> Verdict:
     predicted = found.scores.argmax(1)
     sampling = (rate * (1 - rate) / len(labels)) ** 0.5
     mistakes = max(0.0, float((predicted != labels).double().mean()) - rate)
-    doubt = OF_BOUNDS * abs(found.highest - found.lowest) + OF_MISTAKES * mistakes
+    doubt = OF_ESTIMATES * abs(found.by_split - found.by_latent) + OF_MISTAKES * mistakes
     return Verdict(
         labels=labels,
         p_wrong=p_wrong,
@@ -151,22 +152,22 @@ def noise_matrix(wrong: Tensor, labels: Labels) -> Tensor:
 
 def heard(verdict: Verdict, log_probs: Tensor, witness: Tensor) -> Verdict:
     """The verdict with the evidence of another network's predictions (n, classes)."""
-    check_predictions(witness, verdict.labels)
-    labels, other = verdict.labels, finite(witness).to(log_probs)
-    found = evidence(other, labels, None, verdict.noise_rate)
-    weight = min(1.0, reliability_of(other.argmax(1), labels, verdict.noise_rate, 0.0))
-    sizes = torch.bincount(labels, minlength=other.shape[1]).to(other)
-    doubt = (1 / (sizes[labels] / (2 * bins(sizes)))).clamp(MIN_DOUBT, MAX_DOUBT)  # samples behind one probability
+    labels = verdict.labels
+    found = evidence(witness, labels, None, verdict.noise_rate)
+    weight = min(1.0, reliability_of(witness.argmax(1), labels, verdict.noise_rate, 0.0))
+    sizes = torch.bincount(labels, minlength=witness.shape[1]).to(witness)
+    behind = sizes[labels] / (2 * resolution(sizes))  # samples behind one probability
+    doubt = (1 / behind).clamp(MIN_DOUBT, MAX_DOUBT)
     prior = 1 - verdict.noise_matrix.diagonal()[labels]
     p_wrong = combine(verdict.p_wrong, found.p_wrong, prior, doubt, weight)
-    agreed = (log_probs + weight * other).argmax(1) == verdict.predicted
+    agreed = (log_probs + weight * witness).argmax(1) == verdict.predicted
     confidence = verdict.confidence / verdict.p_wrong.clamp(min=1e-300) * p_wrong * agreed
     return replace(verdict, p_wrong=p_wrong, score=score_of(p_wrong, log_probs, labels), confidence=confidence)
 
 
-def bins(sizes: Tensor) -> float:
+def resolution(sizes: Tensor) -> float:
     """The resolution of a probability: the square root of the samples per class, within limits."""
-    return float(sizes[sizes > 0].mean().sqrt().clamp(*BINS))
+    return float(sizes[sizes > 0].mean().sqrt().clamp(*RESOLUTION))
 
 
 def tensor_of(name: str, values: Tensor | npt.NDArray[Any]) -> Tensor:
@@ -192,6 +193,14 @@ def check_predictions(log_probs: Tensor, labels: Tensor) -> None:
         low, high = int(labels.min()), int(labels.max())
         raise InputError(f"labels from {low} to {high} for {shape[-1]} classes: give labels from 0 to {shape[-1] - 1}")
     check_log_probs(log_probs.detach().double().reshape(-1, shape[-1]))
+
+
+def check_witness(witness: Tensor, log_probs: Tensor, labels: Labels) -> None:
+    """Refuses anything but log-probabilities (n, classes) of the same samples and classes."""
+    if witness.shape != log_probs.shape[-2:]:
+        wanted = tuple(log_probs.shape[-2:])
+        raise InputError(f"witness of shape {tuple(witness.shape)}: give the shape {wanted}, like one set of log_probs")
+    check_predictions(witness, labels)
 
 
 def check_log_probs(rows: Tensor) -> None:

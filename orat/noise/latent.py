@@ -1,9 +1,9 @@
 """A model of wrong labels: every sample has a latent label, and the given label is a noisy copy.
 
 The chance of each latent label follows from the prediction. The chance of each wrong label has two parts: a rate for
-each pair of classes, and mistakes that are more frequent where the prediction is near the border of both classes. A
-class is scored by the agreement of the prediction with the labels that its samples usually get, so that a majority of
-wrong labels is recognized. All parts are fitted to the given labels by maximum likelihood.
+each pair of classes, and a part that grows near the border of both classes. The score of a class rises with the
+agreement of the prediction and the usual labels of the class, so that a majority of wrong labels is recognized. All
+parts are fitted to the given labels by maximum likelihood.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from orat.core.types import Labels
 
 MOST_FITTED = 15_000  # samples that the parameters are fitted to
 RARE = -3.0  # log-rate of wrong labels, to start from
-SURE = (
-    0.2  # share of the samples predicted as a class, with the highest confidence, that its usual labels are read from
-)
+SURE = 0.2  # share of the samples predicted as a class, the surest, whose labels count as usual for the class
 PSEUDO = 0.5  # samples added to each count
 FAINTEST, STRONGEST = 0.001, 0.9  # odds to start from
 SHARP = 2.0  # sharpness to start from where labels are usually wrong
