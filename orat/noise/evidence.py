@@ -21,6 +21,7 @@ MIN_SAMPLES = 20  # samples of a class, below which nothing is estimated
 SUREST = 0.1  # share of a predicted class whose predictions are taken as right
 # The split of disagreements counts nothing up to the first value, and in full from the second value on.
 MISSED = (0.05, 0.1)  # share of the surest disagreements that the model of latent labels misses
+BEYOND_CHANCE = (1.0, 3.0)  # the same in standard errors
 SEEN = (0.03, 0.07)  # disagreement of the surest predictions
 MISTAKEN = (0.31, 0.27)  # mistaken predictions; with more of them, the surest are not right
 CLOSEST = 1e-6  # of a chance to 0 or 1
@@ -62,13 +63,15 @@ def weight_of_split(order: Order, latent: Latent, between: float | None) -> floa
     """The weight of the split of disagreements, from 0 to 1."""
     surest = order.along < SUREST
     disagree = float(order.disagrees[surest].double().mean())
-    missed = (disagree - float(latent.p_wrong[surest].mean())) / max(disagree, CLOSEST)
+    missed = disagree - float(latent.p_wrong[surest].mean())
+    chance = (disagree * (1 - disagree) / max(int(surest.sum()), 1)) ** 0.5
     if between is None:
         low = float(latent.p_wrong.mean())
         mistaken = (float(order.disagrees.double().mean()) - low) / max(1 - low, CLOSEST)
     else:
         mistaken = TWO_NETWORKS * between
-    return ramp(missed, *MISSED) * ramp(disagree, *SEEN) * ramp(mistaken, *MISTAKEN)
+    is_missed = ramp(missed / max(disagree, CLOSEST), *MISSED) * ramp(missed / max(chance, CLOSEST), *BEYOND_CHANCE)
+    return is_missed * ramp(disagree, *SEEN) * ramp(mistaken, *MISTAKEN)
 
 
 def ramp(value: float, zero: float, one: float) -> float:
