@@ -20,7 +20,7 @@ from orat.methods import ORAT
 from orat.models.patches import takes
 from orat.noise.judge import judge
 from orat.training.cross_fit import cross_fit
-from orat.training.features import combined, given_log_probs, loaded, patch_log_probs
+from orat.training.features import check_named, combined, given_log_probs, loaded, patch_log_probs
 from orat.training.folder import Folder
 from orat.training.plan import FOLDS, in_minutes
 from orat.training.record import in_words
@@ -77,6 +77,7 @@ def issues_in_data(
     """The label issues of all training samples of some data: a name, a path, objects, or a run that is not trained."""
     run = data if isinstance(data, Run) else Run(data=data, method=ORAT())
     run = replace(run, validation=0.0, labels=run.labels if labels is None else labels)
+    check_named(judging.features)
     run, splits = read_data(run, data_dir, judging.device)
     for note in splits.notes:
         judging.display.line(note)

@@ -23,11 +23,12 @@ SURE = 0.2  # share of the samples predicted as a class, the surest, whose label
 PSEUDO = 0.5  # samples added to each count
 FAINTEST, STRONGEST = 0.001, 0.9  # odds to start from
 SHARP = 2.0  # sharpness to start from where labels are usually wrong
+LIKELY_SHARP = 3.0  # sharpness before the data speak: a network is surer of the right class than of a noisy label
 BORDER = 0.4  # sharpness of mistakes near a border, relative to that of the latent label
 NEIGHBORS = 0.1  # scale of the free part of the class scores
 STEEPEST = 30.0  # exponent at most
 ROUNDS = 80  # of L-BFGS
-RIDGE_RATES, RIDGE_NEIGHBORS, RIDGE_PRIOR, RIDGE_USUAL, RIDGE_SHARPNESS, RIDGE_BORDER = 0.5, 5.0, 2.0, 1.0, 0.5, 0.05
+RIDGE_RATES, RIDGE_NEIGHBORS, RIDGE_PRIOR, RIDGE_USUAL, RIDGE_SHARPNESS, RIDGE_BORDER = 0.5, 5.0, 2.0, 1.0, 1.0, 0.05
 RARE_BORDER = -3.0  # log-weight of mistakes near a border, before the data speak
 
 
@@ -117,7 +118,7 @@ def ridge(rates: Rates) -> Tensor:
         + RIDGE_NEIGHBORS * rates.neighbors.square().sum()
         + RIDGE_PRIOR * rates.prior.square().sum()
         + RIDGE_USUAL * rates.usual.square()
-        + RIDGE_SHARPNESS * rates.sharpness.square()
+        + RIDGE_SHARPNESS * (rates.sharpness - log(LIKELY_SHARP)).square()
         + RIDGE_BORDER * (rates.border - RARE_BORDER).square()
     )
 

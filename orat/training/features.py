@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from orat.core.console import Display
 from orat.core.errors import InputError
-from orat.core.registry import as_input_error
+from orat.core.registry import as_input_error, resolve
 from orat.data.loader import as_input
 from orat.data.source import Dataset
 from orat.models.adapted import logits_of
-from orat.models.external import load_external
+from orat.models.external import checked_name, load_external
 from orat.models.patches import Patches
 from orat.training.head import neighbor_log_probs, ridge_log_probs, stacked
 from orat.training.plan import SETS
@@ -49,6 +49,12 @@ def given_log_probs(
     return torch.stack(
         [ridge_log_probs(found, labels, classes, seed), neighbor_log_probs(found, labels, classes)]
     ).cpu()
+
+
+def check_named(features: Any) -> None:
+    """Refuses a name that leads to nothing, before the data are read."""
+    if isinstance(features, str):
+        resolve(checked_name(features))
 
 
 def loaded(features: Any, weights: Path | None, train: Dataset, device: torch.device) -> nn.Module:

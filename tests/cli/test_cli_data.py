@@ -89,7 +89,7 @@ def test_data_as_json_holds_every_finding(pets: Path, tiny: str, capsys: pytest.
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "unknown data set 'nowhere'"),
+        (["nowhere"], "there is no nowhere, nor a data set of this name"),
         (["pets", "--out", "mine.html"], "mine.html exists already and is no contact sheet: give --out another file"),
         (["pets", "--out", "no/where.html"], "there is no folder no"),
         (["pets", "--class-depth", "2"], "has no class folders at a depth of 2"),

@@ -18,7 +18,7 @@ NAMES = ("traps.py:A: accuracy 3 %", "[bold]x[/bold]", "[/]", ":smile:")
 def test_a_name_is_printed_as_it_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Display().line(name)
     print_table(plain_table(name, {"a": name}, [{"a": name}]))
-    print_accuracy(name, {name: {name: 0.5}}, 0.1, "linf", 3)
+    print_accuracy(name, {name: {name: 0.5}}, {"eps": 0.1, "norm": "linf", "examples": 3})
     class_row = {"class": name, "examples": 1, "natural": 1.0, "robust": 1.0}
     report = {
         "accuracy": {name: 0.5}, "intervals": {name: (0, 1)}, "after_part": {f"{name}:{name}": 0.5}, "examples": 1,

@@ -376,7 +376,7 @@ def test_the_classes_of_arrays_are_those_of_the_network() -> None:
         ((X, Y + 0.5), "fractions"),
         ((X, Y * torch.nan), "fractions or NaN"),
         ((X, Y - 1), "integers from 0 on"),
-        ((X, Y[:-1]), "give one label an image"),
+        ((X, Y[:-1]), "give one label a sample"),
         ((X, 5 * Y), "for 6 classes: give a network with one logit per class"),
         ((X * torch.nan, Y), "NaN"),
         ((255 * X, Y), "divide pixels by 255"),

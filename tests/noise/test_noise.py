@@ -220,7 +220,7 @@ def test_relabel_keeps_the_truth_and_refuses_wrong_labels():
     clean = dataset()
     shifted = (clean.labels + 1) % 10
     assert relabel(clean, shifted).wrong.all()
-    with pytest.raises(InputError, match="100 images but labels of shape"):
+    with pytest.raises(InputError, match="100 samples but labels of shape"):
         relabel(clean, shifted[:5])
 
 

@@ -30,7 +30,7 @@ from orat.training.scouts import ScoutLearner, is_due, lesson, mean_over, picked
 from orat.training.setup import Parts, prepare
 
 CPU = torch.device("cpu")
-N, CLASSES, INPUTS = 40, 2, 6
+N, CLASSES, INPUTS = 60, 2, 6
 KEPT = torch.ones(N, dtype=torch.bool)
 DESIGNS = pytest.mark.parametrize(("folds", "sets"), [(2, 1), (3, 1), (3, 2), (4, 2), (6, 2), (5, 3)])
 
@@ -177,7 +177,7 @@ def test_labels_are_judged_after_epochs_that_come_less_and_less_often_and_after_
         assert torch.equal(log_probs, learner.predictions())
         return judge(log_probs, labels)
 
-    monkeypatch.setattr(orat.training.scouts, "judged", recording)
+    monkeypatch.setattr(orat.training.scouts, "judge", recording)
     monkeypatch.setattr(learner, "settled", lambda *_: False)
     for _ in range(11):
         learner.pace(learner.epoch - 0.5)

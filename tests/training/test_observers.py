@@ -221,7 +221,7 @@ def collapsed(tiny: str, tmp_path: Path) -> Run:
     """A run whose network predicts class 1 for every image and never learns."""
     tensors = build("mlp-16", (1, 12, 12), 3, 0).state_dict()
     tensors["1.3.weight"].zero_()
-    tensors["1.3.bias"].copy_(torch.tensor([0.0, 1.0, 0.0]))
+    tensors["1.3.bias"].copy_(torch.tensor([0.0, 2.0, 0.0]))
     save_file(tensors, tmp_path / "constant.safetensors")
     frozen: dict[str, Any] = {"lr": 0.0, "epochs": 60, "warmup": 0.0, "batch_size": 2, "milestones": ()}
     return quick(tiny, AT(), init_from=str(tmp_path / "constant.safetensors"), **frozen)

@@ -239,7 +239,7 @@ def test_a_radius_of_a_table_is_printed_with_its_unit(
     words = f"train --data {clusters} --target kind --frozen big --method at --epochs 1 --device cpu --out {tmp_path}/a"
     assert main(words.split()) == 0
     printed = capsys.readouterr()
-    assert "linf eps 0.1 standard deviations, 1 epochs" in printed.err
+    assert "linf eps 0.1 standard deviations, 1 epoch" in printed.err
     assert "on 60 test samples; attacks: linf, eps 0.1 standard deviations\n" in printed.out
     assert main(["evaluate", str(noisy), "--attacks", "fgsm", "--device", "cpu"]) == 0
     assert "eps in standard deviations" in capsys.readouterr().out
