@@ -177,7 +177,7 @@ def test_labels_are_judged_after_epochs_that_come_less_and_less_often_and_after_
         assert torch.equal(log_probs, learner.predictions())
         return judge(log_probs, labels)
 
-    monkeypatch.setattr(orat.training.scouts, "judged", recording)
+    monkeypatch.setattr(orat.training.scouts, "judge", recording)
     monkeypatch.setattr(learner, "settled", lambda *_: False)
     for _ in range(11):
         learner.pace(learner.epoch - 0.5)
