@@ -4,7 +4,7 @@
 
 A model is multinomial logistic regression on random convolution features: 200 whitened patches of 6x6 pixels of random
 images, the positive and the negative likeness beyond 0.25, averaged in 2x2 parts of the image. `weak` models see 120 of
-these 1,600 features, `mid` models 800. Each sample has two predictions: other patches, other features, other folds.
+these 1,600 features, `mid` models 800; ridges are 1e-5 and 3e-5. Each sample has two predictions: other patches, other features, other folds.
 Files are named DATA_STRENGTH_KINDrate.npz and hold `log_probs` (2, n, classes), `noisy`, `true` and `wrong`.
 
 | kind | wrong labels |
@@ -44,18 +44,25 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("kinds", nargs="+", help="noise and rate, such as pair:0.45")
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--name", help="of the data in file names (default: DATA)")
     parser.add_argument("--strength", choices=STRENGTHS, default="weak")
+    parser.add_argument("--features", type=int, help="seen by a model, in place of those of the strength")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     train = orat.load_data(arguments.data, arguments.data_dir).train
     chosen = torch.from_numpy(np.random.default_rng(1).permutation(len(train.labels))[:SAMPLES])
     x, true = train.images[chosen].float() / 255, train.labels[chosen]
+    count, ridge = STRENGTHS[arguments.strength]
+    count = arguments.features or count
     sets = [features(x, seed) for seed in range(2)]
     arguments.out.mkdir(parents=True, exist_ok=True)
     for kind, rate in (words.split(":") for words in arguments.kinds):
         given = torch.from_numpy(NOISES[kind](true.numpy(), x, float(rate), np.random.default_rng(5)))
-        log_probs = torch.stack([predicted(one, given, seed, arguments.strength) for seed, one in enumerate(sets)])
-        file = arguments.out / f"{arguments.data}_{arguments.strength}_{kind}{round(100 * float(rate))}.npz"
+        log_probs = torch.stack([predicted(one, given, seed, count, ridge) for seed, one in enumerate(sets)])
+        file = (
+            arguments.out
+            / f"{arguments.name or arguments.data}_{arguments.strength}_{kind}{round(100 * float(rate))}.npz"
+        )
         np.savez(file, log_probs=log_probs.half(), noisy=given, true=true, wrong=given != true)
 
 
@@ -98,9 +105,8 @@ def standard(columns: Tensor, least: float) -> Tensor:
     return (columns - columns.mean(0)) / columns.std(0).clamp(min=least)
 
 
-def predicted(columns: Tensor, labels: Tensor, seed: int, strength: str) -> Tensor:
+def predicted(columns: Tensor, labels: Tensor, seed: int, count: int, ridge: float) -> Tensor:
     """Predictions by some of the features."""
-    count, ridge = STRENGTHS[strength]
     some = torch.randperm(columns.shape[1], generator=torch.Generator().manual_seed(seed))[:count]
     return cross_fitted(columns[:, some], labels, ridge, ROUNDS, seed + 11)
 

@@ -72,6 +72,6 @@ def test_features_are_standard_and_predictions_know_the_classes() -> None:
     columns = feature_predictions.features(x, 0)
     assert columns.shape == (300, 1600)
     assert columns.mean(0).abs().max() < 1e-4
-    seen = feature_predictions.predicted(columns, labels, 0, "weak")
+    seen = feature_predictions.predicted(columns, labels, 0, 120, 1e-5)
     assert (seen.argmax(1) == labels).double().mean() > 0.9
     torch.testing.assert_close(seen.exp().sum(1), torch.ones(300))
