@@ -90,4 +90,6 @@ def test_labels_are_judged_as_well_as_a_strong_network_allows(human_dir: Path, n
     verdict = judge(given.sets, given.labels)
     best = judging.best_f1(verdict.score, given.wrong)
     assert judging.f1(verdict.flagged(), given.wrong) > best - 0.02
-    assert abs(verdict.noise_rate - float(given.wrong.double().mean())) < 0.04  # 0.029 for human-strong
+    assert (
+        abs(verdict.noise_rate - float(given.wrong.double().mean())) < 0.04
+    )  # human-strong: 0.029; 0.054 in a random order
