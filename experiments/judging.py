@@ -62,6 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/judging.json"))
+    parser.add_argument("--samples", type=int, help="judged of each file, chosen at random (default: all)")
     parser.add_argument("--page", type=Path, help="the report to print as tables, without measuring")
     arguments = parser.parse_args()
     if arguments.page:
@@ -69,7 +70,9 @@ def main() -> None:
         return
     origin = {**hardware(choose_device("cpu")), **versions(), "cleanlab": version("cleanlab"), "commit": commit()}
     rows: list[Row] = []
-    for row in (row for file in arguments.files for one in read(file) for row in measured(one)):
+    for row in (
+        row for file in arguments.files for one in read(file) for row in measured(some(one, arguments.samples))
+    ):
         rows.append(row)
         arguments.out.write_text(json.dumps({"rows": rows, **origin}, indent=1) + "\n")
         print(json.dumps(row), flush=True)
@@ -89,6 +92,14 @@ def read(file: Path) -> Iterator[Predictions]:
             wrong = torch.from_numpy(arrays[mask] if mask in arrays else arrays["true"] != arrays["noisy"])
             sets = part["log_probs"].double().reshape(-1, len(labels), part["log_probs"].shape[-1])
             yield Predictions(group or file.stem, sets.clamp(min=-40).log_softmax(2), labels, wrong)
+
+
+def some(one: Predictions, count: int | None) -> Predictions:
+    """A random choice of the samples."""
+    if count is None:
+        return one
+    chosen = torch.randperm(len(one.labels), generator=torch.Generator().manual_seed(count))[:count]
+    return one._replace(sets=one.sets[:, chosen], labels=one.labels[chosen], wrong=one.wrong[chosen])
 
 
 def measured(one: Predictions) -> Iterator[Row]:
