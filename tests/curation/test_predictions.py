@@ -64,11 +64,12 @@ def test_kinds_are_told_apart_by_their_values_alone(predictions: Any, kind: str)
 @pytest.mark.parametrize("predictions", [PROBS, PROBS.log(), LOGITS.double(), LOGITS.double() - 30])
 def test_every_kind_has_the_verdict_of_judge_on_the_log_probabilities(predictions: Tensor) -> None:
     found, wanted = orat.find_label_issues(predictions=predictions, labels=LABELS), orat.judge(PROBS.log(), LABELS)
-    torch.testing.assert_close(found.verdict.p_wrong, wanted.p_wrong)
-    torch.testing.assert_close(found.verdict.score, wanted.score)
-    torch.testing.assert_close(found.verdict.noise_matrix, wanted.noise_matrix)
+    near = {"rtol": 1e-3, "atol": 1e-4}  # of float32 and float64 logits, after a fit
+    torch.testing.assert_close(found.verdict.p_wrong, wanted.p_wrong, **near)
+    torch.testing.assert_close(found.verdict.score, wanted.score, **near)
+    torch.testing.assert_close(found.verdict.noise_matrix, wanted.noise_matrix, **near)
     assert torch.equal(found.flags, wanted.flagged())
-    assert found.verdict.noise_rate == pytest.approx(wanted.noise_rate)
+    assert found.verdict.noise_rate == pytest.approx(wanted.noise_rate, abs=1e-4)
 
 
 def test_judge_takes_arrays() -> None:

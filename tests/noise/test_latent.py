@@ -45,13 +45,6 @@ def test_a_planted_matrix_is_recovered() -> None:
     assert (found - noise).abs().max() < 0.05
 
 
-def test_calibrated_predictions_of_a_network_that_has_learned_the_noise_explain_every_label() -> None:
-    """The limit of the model: no wrong label is needed for the likelihood."""
-    true, noise = truth(6000), planted_matrix()
-    labels = torch.multinomial(noise[true], 1, generator=torch.Generator().manual_seed(3)).squeeze(1)
-    assert float(fit_latent(seen_through(noise, true, 5.0), labels).p_wrong.mean()) < 0.01
-
-
 def test_flips_of_nearly_half_to_one_class_are_undone_where_the_prediction_is_useless() -> None:
     """The network has learned 45 % flips to the next class, so that its prediction is a coin flip."""
     true = truth(6000)
