@@ -3,9 +3,8 @@
     python experiments/cross_fitted.py cifar10 --data-dir data --noises symmetric-20,pair-45 --seeds 0,1 --out predictions
     python experiments/cross_fitted.py cifar10 --data-dir data --human cifar10-human.npz --noises human --out predictions
 
-Each noise and seed gives one file NOISE-FOLDS-EPOCHS-SEED.npz: `log_probs` (n, classes) as float16, `noisy` and `true`.
-`log_probs` is the average of two independent predictions; those of two seeds have other folds, weights and batches, too.
-A present file is not made again.
+Each noise and seed gives one file DATA-NOISE-FOLDS-EPOCHS-SEED.npz: `log_probs` (sets, n, classes) as float16, `noisy`
+and `true`. The two sets are independent predictions. A present file is not made again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import orat
 from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.data.source import Dataset, relabel
-from orat.methods.automatic import average
 from orat.noise.inject import inject
 from orat.training.cross_fit import cross_fit
 from orat.training.setup import Parts, read_data, standardized
@@ -58,12 +56,12 @@ def main() -> None:
     for noise in arguments.noises.split(","):
         noisy = noisy_labels(train, noise, arguments.human)
         for seed in map(int, arguments.seeds.split(",")):
-            file = arguments.out / f"{noise}-{arguments.folds}-{arguments.epochs}-{seed}.npz"
+            file = arguments.out / f"{arguments.data}-{noise}-{arguments.folds}-{arguments.epochs}-{seed}.npz"
             if file.exists():
                 continue
             started = time.monotonic()
             log_probs = predicted(replace(run, seed=seed), relabel(train, noisy), arguments)
-            wrong = (log_probs.argmax(1) != train.labels).double().mean()
+            wrong = (log_probs.mean(0).argmax(1) != train.labels).double().mean()
             values = {
                 "log_probs": log_probs.half(),
                 "noisy": noisy.to(torch.uint8),
@@ -91,12 +89,11 @@ def noisy_labels(train: Dataset, noise: str, human: Path | None) -> Tensor:
 
 
 def predicted(run: orat.Run, train: Dataset, arguments: argparse.Namespace) -> Tensor:
-    """Cross-fitted predictions in the order of the data; folds depend on the seed."""
+    """Cross-fitted predictions (sets, n, classes) in the order of the data; folds depend on the seed."""
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(1000 + run.seed))
     parts = Parts(train.take(order), None, None, torch.arange(len(train)), len(train))
     sets = cross_fit(run, parts, arguments.folds, arguments.epochs, arguments.model, arguments.device, Display())
-    found = average(sets)
-    return torch.empty_like(found).index_copy(0, order, found)
+    return torch.empty_like(sets).index_copy(1, order, sets)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def measured(checkout: Path, flags: list[str]) -> list[dict[str, Any]]:
     command = [str(script)] if script.is_file() else ["-m", "orat", "bench"]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "step.json"
-        environment = os.environ | {"PYTHONPATH": str(checkout)}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(checkout), os.environ.get("PYTHONPATH", "")])}
         subprocess.run(
             [sys.executable, *command, *flags, "--out", str(out)],
             check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL,
