@@ -33,7 +33,7 @@ ROUGH = 0.2  # relative error of these curves, whatever the number of samples
 DRIFT, SPREAD = 0.1, 1.0  # standard deviations of the places of wrong labels: along the order, and from even
 SHRINK = 20.0  # wrong labels of a pair of classes below which its frequency is that of all pairs
 SWEEPS = 5  # over pairs of classes
-TWO_NETWORKS, TWO_ERROR = 0.95, 0.25  # mistakes of an average of networks, per disagreement between them; log-error
+TWO_NETWORKS, TWO_ERROR = 1.3, 0.25  # mistakes of an average of networks, per disagreement between them; log-error
 ROUNDS = 300
 
 

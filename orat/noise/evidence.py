@@ -20,11 +20,10 @@ from orat.noise.latent import Latent, fit_latent
 MIN_SAMPLES = 20  # samples of a class, below which nothing is estimated
 SUREST = 0.1  # share of a predicted class whose predictions are taken as right
 # The split of disagreements counts nothing up to the first value, and in full from the second value on.
-AT_LEAST = 0.5  # weight of the split where it counts at all: labels by people are the usual case
 MISSED = (0.05, 0.1)  # share of the surest disagreements that the model of latent labels misses
 BEYOND_CHANCE = (1.0, 3.0)  # the same in standard errors
 SEEN = (0.03, 0.07)  # disagreement of the surest predictions
-MISTAKEN = (0.31, 0.27)  # mistaken predictions; with more of them, the surest are not right
+MISTAKEN = (0.34, 0.29)  # mistaken predictions; with more of them, the surest are not right
 CLOSEST = 1e-6  # of a chance to 0 or 1
 STEPS = 60  # of bisection
 
@@ -72,7 +71,7 @@ def weight_of_split(order: Order, latent: Latent, between: float | None) -> floa
     else:
         mistaken = TWO_NETWORKS * between
     is_missed = ramp(missed / max(disagree, CLOSEST), *MISSED) * ramp(missed / max(chance, CLOSEST), *BEYOND_CHANCE)
-    return max(AT_LEAST, is_missed) * ramp(disagree, *SEEN) * ramp(mistaken, *MISTAKEN)
+    return is_missed * ramp(disagree, *SEEN) * ramp(mistaken, *MISTAKEN)
 
 
 def ramp(value: float, zero: float, one: float) -> float:

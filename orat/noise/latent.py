@@ -17,7 +17,8 @@ from torch import Tensor
 
 from orat.core.types import Labels
 
-MOST_FITTED = 15_000  # samples that the parameters are fitted to
+MOST_FITTED = 25_000  # samples that the parameters are fitted to
+MOST_TRIED = 6_000  # samples that decide which start is worth fitting
 RARE = -3.0  # log-rate of wrong labels, to start from
 SURE = 0.2  # share of the samples predicted as a class, the surest, whose labels count as usual for the class
 PSEUDO = 0.5  # samples added to each count
@@ -27,9 +28,10 @@ LIKELY_SHARP = 3.0  # sharpness before the data speak: a network is surer of the
 BORDER = 0.4  # sharpness of mistakes near a border, relative to that of the latent label
 NEIGHBORS = 0.1  # scale of the free part of the class scores
 STEEPEST = 30.0  # exponent at most
-ROUNDS = 80  # of L-BFGS
+ROUNDS, TRIAL_ROUNDS = 80, 30  # of L-BFGS
 RIDGE_RATES, RIDGE_NEIGHBORS, RIDGE_PRIOR, RIDGE_USUAL, RIDGE_SHARPNESS, RIDGE_BORDER = 0.5, 5.0, 2.0, 1.0, 1.0, 0.05
-RARE_BORDER = -3.0  # log-weight of mistakes near a border, before the data speak
+POOR = 1 / 3  # mistaken predictions from which many mistakes near borders are no explanation: every border is near
+RARE_BORDER, USUAL_BORDER, MOST_BORDER = -3.0, 1.5, 2.0  # log-weight of mistakes near a border: of scripts, of people
 
 
 class Latent(NamedTuple):
@@ -49,7 +51,7 @@ class Rates(NamedTuple):
     neighbors: Tensor  # (classes, classes) free part of the class scores
     sharpness: Tensor  # () logarithm
     usual: Tensor  # () weight of the labels that samples of a class usually get
-    border: Tensor  # () log-weight of mistakes near a border
+    border: Tensor  # () log-weight of mistakes near a border, not yet bounded
 
 
 def fit_latent(log_probs: Tensor, labels: Labels) -> Latent:
@@ -71,21 +73,40 @@ def tempered(log_probs: Tensor, labels: Labels) -> Tensor:
 
 
 def fitted(z: Tensor, labels: Labels) -> Rates:
-    """The parameters of the highest likelihood, from several starts."""
+    """The parameters of the highest likelihood: the best start with few and with many mistakes near borders."""
+    few, found = slice(MOST_TRIED), []
+    for border in (RARE_BORDER, USUAL_BORDER):
+        begun = [start._replace(border=start.border + border) for start in starts(z, labels)]
+        tried = [fit_from(start, z[few], labels[few], TRIAL_ROUNDS) for start in begun]
+        best = min(tried, key=lambda rates: float(surprise(rates, z[few], labels[few])))
+        found.append(fit_from(best, z, labels, ROUNDS))
+    if mistaken(found[0], z, labels) > POOR:
+        return found[0]
+    return min(found, key=lambda rates: float(surprise(rates, z, labels)))
 
-    def loss(*values: Tensor) -> Tensor:
-        rates = Rates(*values)
-        return -joint_chances(rates, z, labels).sum(1).clamp(min=1e-300).log().mean() + ridge(rates) / len(z)
 
-    found = [Rates(*minimized(start, loss)) for start in starts(z, labels)]
-    return min(found, key=lambda rates: float(loss(*rates)))
+def mistaken(rates: Rates, z: Tensor, labels: Labels) -> float:
+    """The share of right labels that the predictions miss."""
+    joint = joint_chances(rates, z, labels)
+    right = joint.gather(1, labels[:, None]).squeeze(1) / joint.sum(1).clamp(min=1e-300)
+    return 1 - float((right * (z.argmax(1) == labels)).sum() / right.sum())
+
+
+def fit_from(start: Rates, z: Tensor, labels: Labels, rounds: int) -> Rates:
+    """The parameters of the highest likelihood near a start."""
+    return Rates(*minimized(start, lambda *values: surprise(Rates(*values), z, labels), rounds))
+
+
+def surprise(rates: Rates, z: Tensor, labels: Labels) -> Tensor:
+    """The mean negative log-likelihood of the given labels, with the penalty."""
+    return -joint_chances(rates, z, labels).sum(1).clamp(min=1e-300).log().mean() + ridge(rates) / len(z)
 
 
 def starts(z: Tensor, labels: Labels) -> list[Rates]:
     """Rare wrong labels of any class; wrong labels as counted; and only the direction that is more frequent."""
     classes, zero = z.shape[1], z.new_zeros(())
     square = z.new_zeros(classes, classes)
-    rare = Rates(zero + RARE, square, z.new_zeros(classes), square, zero, zero, zero + RARE_BORDER)
+    rare = Rates(zero + RARE, square, z.new_zeros(classes), square, zero, zero, zero)
     predicted, sure = z.argmax(1), ranks(z) < SURE
     found = [rare]
     for part, one_way in ((slice(None), False), (sure, False), (sure, True)):
@@ -119,7 +140,7 @@ def ridge(rates: Rates) -> Tensor:
         + RIDGE_PRIOR * rates.prior.square().sum()
         + RIDGE_USUAL * rates.usual.square()
         + RIDGE_SHARPNESS * (rates.sharpness - log(LIKELY_SHARP)).square()
-        + RIDGE_BORDER * (rates.border - RARE_BORDER).square()
+        + RIDGE_BORDER * (bounded(rates.border) - RARE_BORDER).square()
     )
 
 
@@ -140,10 +161,15 @@ def joint_chances(rates: Rates, z: Tensor, labels: Labels) -> Tensor:
     odds, sharpness = odds_of(rates), rates.sharpness.exp()
     chances = (sharpness * corrected(rates, z)).softmax(1)
     steep = (BORDER * sharpness * (z - z.mean(1, keepdim=True))).clamp(-STEEPEST, STEEPEST).exp()
-    near = rates.border.exp() / steep  # by latent label
+    near = bounded(rates.border).exp() / steep  # by latent label
     total = 1 + odds.sum(1) + near * (steep @ odds.T)
     given = odds.T[labels] * (1 + near * steep.gather(1, labels[:, None]))
     return chances * given.scatter(1, labels[:, None], 1.0) / total
+
+
+def bounded(border: Tensor) -> Tensor:
+    """The log-weight of mistakes near a border: nearly unchanged far below its bound, and never above."""
+    return MOST_BORDER - torch.nn.functional.softplus(MOST_BORDER - border)
 
 
 def off_diagonal(square: Tensor) -> Tensor:

@@ -8,7 +8,10 @@ from planted_noise import CLASSES, flipped, logits, truth
 from torch import Tensor
 
 from orat.noise.latent import (
+    MOST_BORDER,
     Rates,
+    bounded,
+    corrected,
     fit_latent,
     fitted,
     joint_chances,
@@ -85,6 +88,27 @@ def test_gradients_of_the_likelihood_are_those_of_finite_differences() -> None:
         return -joint_chances(rates, z, truth(12, 3)).sum(1).log().mean() + ridge(rates)
 
     assert torch.autograd.gradcheck(loss, [value.requires_grad_() for value in random_rates(3)])
+
+
+@pytest.mark.parametrize(("sharpness", "level", "border"), [(2.0, -3.0, 2.5), (3.0, -2.5, 3.0)])
+def test_mistakes_near_borders_are_found(sharpness: float, level: float, border: float) -> None:
+    """Right and given labels are drawn from the model, with many wrong labels where two classes are nearly as likely."""
+    z, generator = logits(truth(8000), sharpness).double().log_softmax(1), torch.Generator().manual_seed(1)
+    zero, square = z.new_zeros(()), z.new_zeros(CLASSES, CLASSES)
+    planted = Rates(zero + level, square, z.new_zeros(CLASSES), square, zero + 1, zero, zero + border)
+    true = torch.multinomial((planted.sharpness.exp() * corrected(planted, z)).softmax(1), 1, generator=generator)
+    joint = torch.stack([joint_chances(planted, z, torch.full((8000,), label)) for label in range(CLASSES)], 2)
+    chances = joint.gather(1, true[:, :, None].expand(-1, 1, CLASSES)).squeeze(1)
+    labels = torch.multinomial(chances, 1, generator=generator).squeeze(1)
+    wrong = labels != true.squeeze(1)
+    assert float(wrong.double().mean()) > 0.25
+    assert float(fit_latent(z, labels).p_wrong.mean()) == pytest.approx(float(wrong.double().mean()), abs=0.04)
+
+
+def test_a_weight_of_mistakes_near_borders_is_bounded_and_hardly_changed_below() -> None:
+    given = torch.tensor([-3.0, 0.0, 50.0], dtype=torch.float64)
+    assert bounded(given).tolist() == pytest.approx([-3.0, 0.0, MOST_BORDER], abs=0.13)
+    assert float(bounded(given).max()) <= MOST_BORDER
 
 
 def test_ranks_are_places_in_each_sorted_class() -> None:
