@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.apgd_steps import Climb, Halving, Sparse, Stepping
-from orat.attacks.base import GRADIENT, Attack, frozen
-from orat.attacks.gradients import slope
+from orat.attacks.base import GRADIENT, Attack, frozen, slope
 from orat.attacks.restarts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.threat import Norm, Threat, ThreatLike, per_sample
 from orat.core.errors import InputError, unknown

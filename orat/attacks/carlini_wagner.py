@@ -9,8 +9,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from orat.attacks.base import GRADIENT, Attack, frozen
-from orat.attacks.gradients import cut_graph, slope
+from orat.attacks.base import GRADIENT, Attack, cut_graph, frozen, slope
 from orat.attacks.threat import Threat, ThreatLike, flat, per_sample
 from orat.core.errors import InputError
 from orat.core.losses import margin

@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import GRADIENT, Attack, frozen
+from orat.attacks.base import GRADIENT, Attack, frozen, slope
 from orat.attacks.fab_steps import onto_hyperplane
-from orat.attacks.gradients import slope
 from orat.attacks.restarts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.threat import Threat, ThreatLike, flat, per_sample
 from orat.core.errors import InputError

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from orat.cli.config import read_config
 from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
-from orat.core.options import default_of, field_types, flag, has_text, literal, text_of, whole
+from orat.core.options import default_of, field_types, flag, has_text, text_of, whole
 from orat.core.registry import names_code
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, DEFAULTS
@@ -240,7 +240,7 @@ def add_flag(group: Any, field: Field[Any], hint: Any, default: str | None = Non
 
 def shown(field: Field[Any], hint: Any) -> str:
     """A field's value in the help: its choices, or a word for its type."""
-    choices: Iterable[Any] = literal(hint)
+    choices: Iterable[Any] = get_args(hint) if get_origin(hint) is Literal else ()
     if choices:
         return "{" + ",".join(map(str, choices)) + "}"
     return field.metadata.get("shown") or SHOWN.get(hint, field.name.upper())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import orat
 from orat.core.errors import InputError
@@ -96,3 +97,8 @@ def git(folder: Path, *command: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of the parameters."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))

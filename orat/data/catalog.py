@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orat.core.domain import Reading, Size
 from orat.core.errors import InputError
 from orat.core.registry import IN_MEMORY, Registry, names_code, plugins
-from orat.data.reading import Reading, Size
 
 if TYPE_CHECKING:  # the command line lists the names in its help, which does not wait for torch
     from orat.data.folder import FolderSource
@@ -99,7 +99,8 @@ def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None 
         return other.read(name.partition(":")[2], None if data_dir is None else Path(data_dir), image_size)
     path = Path(name).expanduser()
     if name in NAMES:
-        reading.check(name)
+        if reading != Reading(largest=reading.largest):
+            reading.check(name)
         return load_named(name, data_dir)
     if names_code(name) and not path.exists():
         return read_as("code", name, name, reading)
@@ -117,7 +118,9 @@ def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, Fol
     path = Path(name).expanduser()
     if name in NAMES or not path.is_dir() or not holds_images(path):
         raise InputError(f"{name} cannot be streamed: give an image folder")
-    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, Reading(image_size))
+    reading = Reading(image_size)
+    reading.check(name, USED["images"])
+    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, reading)
     return parts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import exp, log
 from statistics import median
 
-from orat.data.reading import Size
+from orat.core.domain import Size
 
 
 def chosen_size(sizes: Sequence[Size], largest: int | None) -> Size:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from orat.core.domain import Reading, Size
 from orat.data.image_sizes import chosen_size, size_words
-from orat.data.reading import Reading, Size
 
 
 def of_one_size(content: Mapping[str, Any], reading: Reading) -> tuple[dict[str, Any], Size | None, tuple[str, ...]]:

@@ -17,12 +17,12 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from orat.attacks.base import frozen
-from orat.attacks.gradients import cut_graph, reaching
+from orat.attacks.base import cut_graph, frozen, reaching
 from orat.attacks.own import try_out
 from orat.attacks.suite import PAPER, suite
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import SILENT, Display
+from orat.core.device import device_of
 from orat.core.errors import InputError, unknown
 from orat.core.files import check_table, replace_file, write_table
 from orat.core.registry import digest_of, names_code
@@ -32,7 +32,7 @@ from orat.evaluation.accuracy import Searchers, correct, predict
 from orat.evaluation.checks import check_gradients, check_model, check_results
 from orat.evaluation.progress import Journal, JournalFile
 from orat.evaluation.searchers import PRECISIONS, searches_in
-from orat.evaluation.subject import device_of, prepared
+from orat.evaluation.subject import prepared
 
 TRIED = 4  # samples to try an attack of the user on
 REFERENCE = "autoattack-reference"

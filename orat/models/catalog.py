@@ -15,14 +15,11 @@ from torch.utils.flop_counter import flop_registry
 from orat.core.errors import InputError, unknown
 from orat.core.random import seeded
 from orat.models.adapted import Say
-from orat.models.demo_cnn import DemoCNN
-from orat.models.external import build_network, is_own
+from orat.models.external import build_network
 from orat.models.layers import Normalize
-from orat.models.lenet import LeNet
 from orat.models.mlp import MLP
-from orat.models.quick_cnn import QuickCNN
 from orat.models.resnet import resnet18, resnet34
-from orat.models.small_cnn import SmallCNN
+from orat.models.small_networks import DemoCNN, LeNet, QuickCNN, SmallCNN
 from orat.models.wide_resnet import WideResNet
 
 # All names wrn-DEPTH-WIDTH and mlp-HIDDEN-HIDDEN-... are valid; the paper's are listed.
@@ -153,3 +150,8 @@ def forward_operations(model: nn.Module, shape: tuple[int, ...]) -> int:
         total = operations_of(lambda: model.eval()(torch.zeros(1, *shape)))
     model.train(training)
     return total
+
+
+def is_own(model: object) -> bool:
+    """Whether a model is a user's: an object, or a text that is no built-in name."""
+    return not isinstance(model, str) or any(sign in model for sign in ":./")

@@ -13,6 +13,7 @@ from orat.attacks.base import GRADIENT, Adversary, Attack
 from orat.core.device import until_done
 from orat.core.errors import counted
 from orat.core.options import radius
+from orat.core.registry import in_words
 from orat.data.image_files import first
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset
@@ -23,7 +24,6 @@ from orat.training.engine import Execution, Views
 from orat.training.loop import arithmetic
 from orat.training.observers import VALIDATION_ATTACK
 from orat.training.plan import ATTACKED, LEARNED, USUAL_STEPS, Plan
-from orat.training.record import in_words
 from orat.training.run import Run
 from orat.training.setup import Parts
 

@@ -16,12 +16,12 @@ from orat.core.errors import TrainingError
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate, predict
 from orat.methods.base import State
+from orat.models.catalog import is_own
 from orat.noise.judge import RELIABLE
 from orat.noise.truth import found_corrections, lost_classes
-from orat.training.folder import Folder
-from orat.training.loop import EpochDone, Event, StepDone
+from orat.training.events import EpochDone, Event, StepDone
 from orat.training.run import Run
-from orat.training.run_folder import weights
+from orat.training.run_folder import Folder, weights
 
 VALIDATION_ATTACK = "pgd10"
 WATCHED = 1000  # training samples that show a collapse where none are held out
@@ -95,7 +95,8 @@ class Validate(Observer):
         if self.held_out is None:
             return
         threat = self.run.threat_in(self.held_out.domain)
-        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], threat, self.run.seed)
+        built_in = not is_own(self.run.model)
+        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], threat, self.run.seed, is_ready=built_in)
         event.record["validation"] = accuracy
         if accuracy[VALIDATION_ATTACK] >= self.score:
             self.epoch, self.score, self.weights = event.epoch, accuracy[VALIDATION_ATTACK], weights(self.model)

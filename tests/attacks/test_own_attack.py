@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 import orat
 from orat.attacks import Adversary, Ascent, Threat
-from orat.attacks.base import FoldedSight
 from orat.attacks.own import as_attack
 from orat.cli.main import main
 from orat.core.console import SILENT
@@ -26,6 +25,7 @@ from orat.core.random import Randomness
 from orat.core.registry import resolve
 from orat.methods import AT, MART, TRADES, Method
 from orat.models.folded import as_it_is
+from orat.training.engine import FoldedSight
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 

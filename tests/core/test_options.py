@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from refusals import assert_refused_in_one_line
 
+from orat.core.domain import size, size_text
 from orat.core.options import (
     check_choices,
     check_numbers,
@@ -22,8 +23,6 @@ from orat.core.options import (
     option,
     reader,
     reader_of,
-    size,
-    size_text,
     written,
 )
 

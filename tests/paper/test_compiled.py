@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks import APGD, FAB, PGD, AutoAttack, Square
-from orat.attacks.base import frozen
-from orat.attacks.gradients import gradient_at
+from orat.attacks.base import frozen, gradient_at
 from orat.core.losses import cross_entropy
 from orat.data.catalog import load
 from orat.data.loader import as_input

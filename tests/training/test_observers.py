@@ -19,7 +19,7 @@ from orat.core.errors import TrainingError
 from orat.methods import AT, ORAT, RAA
 from orat.models.catalog import build
 from orat.training import observers as observing
-from orat.training.loop import EpochDone, StepDone
+from orat.training.events import EpochDone, StepDone
 from orat.training.observers import (
     Checkpoints,
     Forecast,

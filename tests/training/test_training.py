@@ -18,10 +18,11 @@ from orat.core.errors import TrainingError
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method, Setting
 from orat.methods.base import State, Step
+from orat.training.events import EpochDone, StepDone
 from orat.training.forecast import few_samples
 from orat.training.learner import RunLearner
 from orat.training.load import load_model
-from orat.training.loop import EpochDone, StepDone, fit
+from orat.training.loop import fit
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, setting_of, spared
