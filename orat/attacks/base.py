@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.errors import InputError
-from orat.core.losses import cross_entropy
+from orat.core.losses import cross_entropy, gradient_at
 from orat.core.random import Randomness, randomness_of
 from orat.core.types import Images, Labels, Logits, PerSample
+from orat.models.folded import Folded, as_it_is
 
 GRADIENT = 3  # forward passes that a forward and a backward pass cost, about
 UNKNOWN_STEPS = 5000  # a guess at the gradients per sample of an attack that does not say
@@ -237,53 +238,39 @@ class Adversary:
                 return logits
 
 
-def slope(losses: PerSample, x: Images) -> Images:
-    """The gradient of each loss by its input; 0 where the gradient is not finite."""
-    return gradient_of(losses, x).nan_to_num(0, 0, 0)
+class FoldedSight:
+    """A folded network for the attacks of a step, refreshed at the first look of each step."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
+        folded = Folded(model, dtype, pools=quick is not as_it_is)
+        self.stale = True
+        self.refresh = folded.refresh
+        self.folded = quick(folded.forward)
+        self.uphill = partial(uphill, folded) if quick is as_it_is else quick(partial(uphill_in_one, folded))
+        self.move = quick(moved)
+
+    def update(self) -> None:
+        """Copies the network's weights if they have changed."""
+        if self.stale:
+            self.refresh()
+            self.stale = False
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The logits of a batch."""
+        self.update()
+        return self.folded(x)
+
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """The gradient of the cross-entropy of each sample."""
+        self.update()
+        return self.uphill(x, y)
 
 
-def gradient_at(objective: Callable[[Images], PerSample], x: Images) -> Images:
-    """The gradient of each objective by its input, also where the caller disabled gradients."""
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        losses = objective(x)
-        if not isinstance(losses, Tensor) or losses.shape != (len(x),):
-            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            raise InputError(
-                f"the loss of the attack gives {shape} for {len(x)} samples: give one number per sample, without "
-                "mean or sum"
-            )
-        return gradient_of(losses, x)
+def uphill(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the cross-entropy of each sample."""
+    return gradient_at(lambda images: cross_entropy(network(images), y), x)
 
 
-def gradient_of(losses: PerSample, x: Images) -> Images:
-    """The gradient of each loss by its input; refuses a network that cuts the graph, where attacks stand still."""
-    gradient = reaching(losses, x)
-    if gradient is None:
-        raise cut_graph()
-    return gradient
-
-
-def reaching(losses: PerSample, x: Images) -> Images | None:
-    """The gradient of each loss by its input; None where the network cuts the graph."""
-    if not losses.requires_grad:
-        return None
-    (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
-    return gradient
-
-
-def cut_graph() -> InputError:
-    """The error for logits whose gradient does not reach the input."""
-    if torch.is_inference_mode_enabled():
-        return InputError("torch.inference_mode() hides gradients from attacks: leave it, or use torch.no_grad()")
-    return InputError(
-        "no gradient of the network reaches its input, as behind detach(), no_grad() or NumPy in its forward: "
-        "remove what cuts the graph, or give only attacks without gradients (square)"
-    )
-
-
-def check_gradients_on() -> None:
-    """Refuses a training where the caller switched gradients off."""
-    for off, name in ((torch.is_inference_mode_enabled(), "inference_mode"), (not torch.is_grad_enabled(), "no_grad")):
-        if off:
-            raise InputError(f"torch.{name}() hides gradients from the training: call it outside of torch.{name}()")
+def uphill_in_one(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the cross-entropy as a single function to compile: both passes can share kernels."""
+    return torch.func.grad(lambda images: cross_entropy(network(images), y).sum())(x)

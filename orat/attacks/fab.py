@@ -8,11 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import GRADIENT, Attack, frozen, slope
+from orat.attacks.base import GRADIENT, Attack, frozen
 from orat.attacks.fab_steps import onto_hyperplane
 from orat.attacks.restarts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.threat import Threat, ThreatLike, flat, per_sample
 from orat.core.errors import InputError
+from orat.core.losses import slope
 from orat.core.random import Randomness
 from orat.core.types import Images, Indices, Labels, PerSample
 

@@ -13,12 +13,12 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import frozen, reaching
+from orat.attacks.base import frozen
 from orat.attacks.pgd import PGD
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import Display
 from orat.core.errors import InputError
-from orat.core.losses import cross_entropy, margin
+from orat.core.losses import cross_entropy, margin, reaching
 from orat.core.types import Images, Labels, Logits, PerSample
 from orat.data.loader import as_input
 from orat.data.source import Dataset

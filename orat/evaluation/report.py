@@ -17,14 +17,16 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from orat.attacks.base import cut_graph, frozen, reaching
+from orat.attacks.base import frozen
 from orat.attacks.own import try_out
-from orat.attacks.suite import PAPER, suite
+from orat.attacks.pgd import PAPER
+from orat.attacks.suite import suite
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import SILENT, Display
 from orat.core.device import device_of
 from orat.core.errors import InputError, unknown
 from orat.core.files import check_table, replace_file, write_table
+from orat.core.losses import cut_graph, reaching
 from orat.core.registry import digest_of, names_code
 from orat.data.loader import as_input
 from orat.data.source import Dataset
@@ -47,7 +49,7 @@ class Plan:
     """The settings of an examination."""
 
     threat: Threat  # also a radius, such as 0.1 or "8/255"
-    attacks: tuple[str, ...] = PAPER
+    attacks: tuple[str, ...] = tuple(PAPER)
     seed: int = 0
     precision: str = "auto"  # of the search; results are verified in float32
     batch_size: int | None = None

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import Attack, frozen, gradient_at
+from orat.attacks.base import Attack, frozen
 from orat.core.console import SILENT, Display
 from orat.core.device import device_of, products
 from orat.core.errors import InputError
+from orat.core.losses import gradient_at
 from orat.core.random import global_states, seeded
 from orat.core.registry import as_input_error
 from orat.core.types import Images, Logits

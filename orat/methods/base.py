@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from orat.attacks.base import Adversary
 from orat.core.errors import InputError, unknown
 from orat.core.options import check_choices, check_numbers, field_type, has_text, option, take_types
+from orat.core.registry import loaded
 from orat.core.types import Batch, Indices, Labels, Scalar
-from orat.methods.__init__ import METHODS
+from orat.methods import METHODS
 
 MNIST = ("mnist", "sample")  # data sets with a method's defaults for MNIST
 WITHOUT_DROPS = 0.4  # share of the epochs in the plain form where the learning rate never drops, as on MNIST

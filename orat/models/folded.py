@@ -95,8 +95,7 @@ def fold(module: nn.Module, form: Form) -> nn.Module:
         return fold_linear(module, form)
     if computes_as(module, nn.Sequential):
         return nn.Sequential(*fold_chain(list(module), form))
-    kept = at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype
-    twin = copied(module, kept, form.links)
+    twin = copied(module, at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype, form.links)
     children = module._modules.items()  # where a shared module is listed at each of its places
     twin._modules = {name: None if child is None else fold(child, form) for name, child in children}
     return twin

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.base import Sight, gradient_at, moved
+from orat.attacks.base import FoldedSight, Sight
 from orat.core.console import Display
 from orat.core.device import able
 from orat.core.errors import InputError, unknown
-from orat.core.losses import cross_entropy
 from orat.core.types import Scalar
 from orat.data.loader import Loader, ResidentLoader, Ticket
 from orat.models.folded import Folded, OneSize, as_it_is, quickened
@@ -166,41 +164,3 @@ def takes_halves(precision: str, device: torch.device) -> bool:
     if precision == "auto":
         return device.type == "cuda"
     return precision == "mixed" and able(device, torch.bfloat16)
-
-
-class FoldedSight:
-    """A folded network for the attacks of a step, refreshed at the first look of each step."""
-
-    def __init__(self, model: nn.Module, dtype: torch.dtype, quick: Callable[..., Any]) -> None:
-        folded = Folded(model, dtype, pools=quick is not as_it_is)
-        self.stale = True
-        self.refresh = folded.refresh
-        self.folded = quick(folded.forward)
-        self.uphill = partial(uphill, folded) if quick is as_it_is else quick(partial(uphill_in_one, folded))
-        self.move = quick(moved)
-
-    def update(self) -> None:
-        """Copies the network's weights if they have changed."""
-        if self.stale:
-            self.refresh()
-            self.stale = False
-
-    def logits(self, x: Tensor) -> Tensor:
-        """The logits of a batch."""
-        self.update()
-        return self.folded(x)
-
-    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """The gradient of the cross-entropy of each sample."""
-        self.update()
-        return self.uphill(x, y)
-
-
-def uphill(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The gradient of the cross-entropy of each sample."""
-    return gradient_at(lambda images: cross_entropy(network(images), y), x)
-
-
-def uphill_in_one(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The gradient of the cross-entropy as a single function to compile: both passes can share kernels."""
-    return torch.func.grad(lambda images: cross_entropy(network(images), y).sum())(x)

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.attacks import suite
-from orat.attacks.base import check_gradients_on
+from orat.attacks.pgd import PAPER
 from orat.core.console import Display
 from orat.core.device import choose_device, hardware, versions
+from orat.core.losses import check_gradients_on
 from orat.data.loader import loader
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
@@ -212,7 +212,7 @@ class Session(Sitting):
         self.display.line(f"testing the {label} on {len(self.parts.test)} samples")
         threat = self.run.threat_in(self.parts.train.domain)
         built_in = not is_own(self.run.model)
-        return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers, built_in)
+        return evaluate(model, self.parts.test, PAPER, threat, self.run.seed, self.display, searchers, built_in)
 
 
 def radius_of(run: Run, train: Dataset) -> dict[str, Any]:

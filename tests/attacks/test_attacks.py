@@ -15,7 +15,7 @@ from refusals import assert_refused_in_one_line
 from torch import Tensor, nn
 
 from orat.attacks import PGD, Threat, suite
-from orat.attacks.base import frozen, gradient_at, moved
+from orat.attacks.base import frozen, moved
 from orat.attacks.suite import ATTACKS
 from orat.attacks.threat import NORMS
 from orat.core.losses import (
@@ -23,6 +23,7 @@ from orat.core.losses import (
     cross_entropy,
     cw,
     divergence,
+    gradient_at,
     margin,
     mean_one,
     probability,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import orat
 from orat.attacks import Adversary, Ascent, Threat
+from orat.attacks.base import FoldedSight
 from orat.attacks.own import as_attack
 from orat.cli.main import main
 from orat.core.console import SILENT
@@ -25,7 +26,6 @@ from orat.core.random import Randomness
 from orat.core.registry import resolve
 from orat.methods import AT, MART, TRADES, Method
 from orat.models.folded import as_it_is
-from orat.training.engine import FoldedSight
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 

@@ -23,7 +23,7 @@ from orat.core.errors import InputError
 from orat.core.losses import cross_entropy
 from orat.methods import AT, ORAT, Method, Setting
 from orat.methods.base import State, Step
-from orat.training import sitting as training
+from orat.training import loop as training
 from orat.training.load import load_model
 from orat.training.loop import FORMAT
 from orat.training.run import Run
