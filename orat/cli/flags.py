@@ -240,7 +240,7 @@ def add_flag(group: Any, field: Field[Any], hint: Any, default: str | None = Non
 
 def shown(field: Field[Any], hint: Any) -> str:
     """A field's value in the help: its choices, or a word for its type."""
-    choices: Iterable[Any] = get_args(hint) if get_origin(hint) is Literal else ()
+    choices: Iterable[Any] = literal(hint)
     if choices:
         return "{" + ",".join(map(str, choices)) + "}"
     return field.metadata.get("shown") or SHOWN.get(hint, field.name.upper())
@@ -252,3 +252,8 @@ def default_text(field: Field[Any]) -> str:
     if "unset" in field.metadata:
         return str(field.metadata["unset"])
     return "" if default is None or default is MISSING else text_of(default)
+
+
+def literal(hint: Any) -> tuple[Any, ...]:
+    """The choices of a Literal type; no choices for any other type."""
+    return get_args(hint) if get_origin(hint) is Literal else ()

@@ -147,11 +147,14 @@ def check_choices(value: object) -> None:
 
 
 def check_numbers(value: object) -> None:
-    """Refuses a number that is infinite or NaN, or out of its range."""
+    """Refuses a number that is infinite or NaN, a fraction where the type is int, or a number out of its range."""
+    hints = field_types(type(value))
     for one in fields(value):  # type: ignore[arg-type]
         given, least, most = getattr(value, one.name), one.metadata.get("least"), one.metadata.get("most")
         if isinstance(given, float) and not isfinite(given):
             raise InputError(f"{one.name} = {given}: give a finite number")
+        if isinstance(given, float) and hints[one.name] in (int, int | None):
+            raise InputError(f"{one.name} = {given}: give a whole number")
         if least is not None and given is not None and given < least:
             raise InputError(f"{one.name} = {given}: give {least} or more")
         if most is not None and given is not None and given > most:

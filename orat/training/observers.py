@@ -96,8 +96,7 @@ class Validate(Observer):
         event.record["validation"] = {}
         if self.held_out is None:
             return
-        threat = self.run.threat_in(self.held_out.domain)
-        built_in = not is_own(self.run.model)
+        threat, built_in = self.run.threat_in(self.held_out.domain), not is_own(self.run.model)
         accuracy = evaluate(self.model, self.held_out, VALIDATION, threat, self.run.seed, is_ready=built_in)
         event.record["validation"] = accuracy
         if accuracy[VALIDATION_ATTACK] >= self.score:
