@@ -20,7 +20,7 @@ from orat.data import arrays, table
 from orat.data.arrays import KEYS, Array, pixels
 from orat.data.classes import Labels, matched, numbered, plain
 from orat.data.decode import gray_or_color
-from orat.data.one_size import of_one_size
+from orat.data.image_sizes import of_one_size
 from orat.data.source import Dataset, Splits
 
 GIVEN = "the data given"  # in error messages

@@ -17,6 +17,7 @@ from orat.attacks.base import frozen
 from orat.attacks.pgd import PGD
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import Display
+from orat.core.device import device_of
 from orat.core.errors import InputError
 from orat.core.losses import cross_entropy, margin, reaching
 from orat.core.types import Images, Labels, Logits, PerSample
@@ -245,7 +246,7 @@ def share(mask: Tensor) -> str:
 
 def drawn(data: Dataset, count: int, model: nn.Module) -> tuple[Images, Labels]:
     """At most `count` samples at random places, since data may be sorted by class; on the device of the network."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     index = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:count].to(data.labels.device)
     return as_input(data.images[index].to(device)), data.labels[index].to(device)
 
