@@ -100,8 +100,8 @@ KILLED = """
 import os, signal, sys
 import pytest, orat
 from quick_runs import save_after_every_step
-from orat.training.sitting import Sitting
-from orat.training.folder import Folder
+from orat.training.loop import Sitting
+from orat.training.run_folder import Folder
 
 name, count = sys.argv[3], int(sys.argv[4])
 owner, method = {"step": (Sitting, "save"), "tensors": (Folder, "save_tensors")}[name]
