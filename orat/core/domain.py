@@ -68,15 +68,17 @@ class Reading:
     frozen: tuple[str, ...] = ()
     largest: int | None = None  # pixels of the longer side, where no size is given; None is as large as the images
 
+    def __post_init__(self) -> None:
+        if self.image_size is not None and min(self.image_size) < 1:
+            raise InputError(f"the image size is {size_text(self.image_size)}: give a height and a width of at least 1")
+
     @property
     def columns(self) -> Columns:
         """The settings of tables and vectors."""
         return Columns(self.target, self.bounds, self.frozen)
 
     def check(self, name: str, used: tuple[str, ...] = ()) -> None:
-        """Refuses an image size without pixels, and a setting that is not used for this data set."""
-        if self.image_size is not None and min(self.image_size) < 1:
-            raise InputError(f"the image size is {size_text(self.image_size)}: give a height and a width of at least 1")
+        """Refuses a setting that is not used for this data set."""
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name in KINDS and one.name not in used and value != one.default:

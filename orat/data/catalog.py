@@ -90,8 +90,10 @@ def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None 
 
     `settings` are fields of `Reading`: `class_depth` of an image folder, `target` of a table, and others.
     """
-    reading = Reading(image_size, **settings)
     name = os.fspath(data) if isinstance(data, os.PathLike) else data
+    if isinstance(name, str) and name in NAMES and image_size is None and not settings.keys() - {"largest"}:
+        return load_named(name, data_dir)
+    reading = Reading(image_size, **settings)
     if not isinstance(name, str):
         return read_as("objects", data, type(data).__name__, reading)
     if (other := plugin(name)) is not None:
@@ -99,8 +101,7 @@ def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None 
         return other.read(name.partition(":")[2], None if data_dir is None else Path(data_dir), image_size)
     path = Path(name).expanduser()
     if name in NAMES:
-        if reading != Reading(largest=reading.largest):
-            reading.check(name)
+        reading.check(name)
         return load_named(name, data_dir)
     if names_code(name) and not path.exists():
         return read_as("code", name, name, reading)
@@ -118,9 +119,7 @@ def stream(name: str, image_size: Size | None = None) -> tuple[FolderSource, Fol
     path = Path(name).expanduser()
     if name in NAMES or not path.is_dir() or not holds_images(path):
         raise InputError(f"{name} cannot be streamed: give an image folder")
-    reading = Reading(image_size)
-    reading.check(name, USED["images"])
-    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, reading)
+    parts: tuple[FolderSource, FolderSource | None] = FILES["streamed images"](path, Reading(image_size))
     return parts
 
 

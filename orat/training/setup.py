@@ -56,7 +56,8 @@ class Parts:
 
 def read(run: Run, data_dir: Path | None, largest: int | None = None) -> Splits:
     """The data of a run, with its settings of reading; images without a given size have at most `largest` pixels."""
-    settings = {name: getattr(run, name) for name in ("image_size", "class_depth", "target", "bounds", "frozen")}
+    names = ("image_size", "class_depth", "target", "bounds", "frozen")
+    settings = {name: getattr(run, name) for name in names if getattr(run, name) != getattr(Run, name)}
     return data.load(run.data, data_dir, **settings, largest=largest)
 
 
