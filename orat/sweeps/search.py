@@ -227,8 +227,9 @@ class Check:
         if run.init_from is not None:
             load_first(model, run, run.init_from, len(parts.train.classes))
         scouts = run.method.scouts()
+        state = state_of(plain, parts) if scouts is None else None
         if plain.runs_code:
-            rehearse(plain, parts.train, model, state_of(plain, parts) if scouts is None else None)
+            rehearse(plain, parts.train, model, state)
         if scouts is not None:
             plan_for(plain, parts, scouts, network=model).make(0)
 
