@@ -22,10 +22,10 @@ from torch import Tensor, nn
 import orat
 from orat.attacks import Threat
 from orat.attacks.reference import AutoAttackReference
-from orat.core.device import commit, hardware, versions
+from orat.core.device import commit, device_of, hardware, versions
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation.accuracy import correct, device_of
+from orat.evaluation.accuracy import correct
 from orat.training.run import read_run
 
 Result = TypeVar("Result")

@@ -14,13 +14,14 @@ from timing import Machine, Step, Timing, in_turn
 from torch import Tensor
 
 from orat.core.console import Display
+from orat.core.device import operations_of
 from orat.core.errors import InputError
 from orat.core.types import Indices, Scalar
 from orat.data.loader import ResidentLoader, shuffled, steps_per_epoch
 from orat.data.source import Dataset
 from orat.methods import ORAT
 from orat.methods.ranked_range import count
-from orat.models.catalog import network, operations_of
+from orat.models.catalog import network
 from orat.training.engine import Eager, Engine, execution
 from orat.training.graph import Graph
 from orat.training.learner import RunLearner

@@ -130,7 +130,7 @@ class Heard(Display):
     """Keeps the lines that a user would see."""
 
     def __init__(self) -> None:
-        super().__init__(shown=False)
+        super().__init__()
         self.lines: list[str] = []
 
     def line(self, text: str) -> None:

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from orat.attacks.apgd_steps import Climb, Halving, Sparse, Stepping
 from orat.attacks.base import GRADIENT, Attack, frozen
-from orat.attacks.gradients import slope
 from orat.attacks.restarts import GPU_PATIENCE, attempts, likeliest, lost
 from orat.attacks.threat import Norm, Threat, ThreatLike, per_sample
 from orat.core.errors import InputError, unknown
-from orat.core.losses import cross_entropy, dlr, dlr_targeted
+from orat.core.losses import cross_entropy, dlr, dlr_targeted, slope
 from orat.core.random import Randomness, fork, normal, take, uniform
 from orat.core.types import Images, Indices, Labels
 

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from orat.attacks.gradients import gradient_at
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.errors import InputError
-from orat.core.losses import cross_entropy
+from orat.core.losses import cross_entropy, gradient_at
 from orat.core.random import Randomness, randomness_of
 from orat.core.types import Images, Labels, Logits, PerSample
 from orat.models.folded import Folded, as_it_is
@@ -49,6 +48,11 @@ class Attack:
     ) -> Images:
         """The attacked inputs; without `draws`, every call starts from the same random numbers."""
         raise NotImplementedError
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the attack is part of this package; results of other code are checked more closely."""
+        return type(self).__module__.startswith("orat.")
 
     @property
     def parts(self) -> dict[str, Attack]:

@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from orat.attacks.base import GRADIENT, Attack, frozen
-from orat.attacks.gradients import cut_graph, slope
 from orat.attacks.threat import Threat, ThreatLike, flat, per_sample
 from orat.core.errors import InputError
-from orat.core.losses import margin
+from orat.core.losses import cut_graph, margin, slope
 from orat.core.random import Randomness
 from orat.core.types import Images, Indices, Labels, PerSample
 

@@ -25,6 +25,8 @@ class Function(Attack):
 
     any_bounds: ClassVar[bool] = True  # the results are checked
 
+    is_ours: ClassVar[bool] = False
+
     function: Callable[..., object]
     name: str
 
@@ -93,15 +95,10 @@ def check_inside(adv: Images, x: Images, threat: Threat, name: str) -> None:
     raise InputError(f"the attack {name} {' and '.join(found)}: return threat.project(adv, x)")
 
 
-def is_own(attack: Attack) -> bool:
-    """Whether an attack is the code of a user."""
-    return isinstance(attack, Function) or not type(attack).__module__.startswith("orat.")
-
-
 @contextmanager
 def unchanged(attack: Attack, name: str, model: nn.Module, closely: bool = False) -> Iterator[None]:
     """Refuses an attack of a user that changes the network; `closely` finds changes through `.data`, too."""
-    if not is_own(attack):
+    if attack.is_ours:
         yield
         return
     modes = [(module, module.training) for module in model.modules()]
@@ -122,7 +119,7 @@ def bits(value: Tensor) -> Tensor:
     return value.detach().contiguous().flatten().view(torch.uint8)
 
 
-def attacked(
+def watched(
     attack: Attack,
     name: str,
     model: nn.Module,
@@ -150,7 +147,7 @@ def try_out(attacks: Mapping[str, Attack], model: nn.Module, x: Images, y: Label
         draws = Draws.of(0, torch.arange(len(x), device=x.device))
         try:
             with as_input_error(f"the attack {name}", "correct the code"):
-                attacked(attack, name, model, x, y, threat, draws, closely=True)
+                watched(attack, name, model, x, y, threat, draws, closely=True)
         except InputError as error:
             errors.append(str(error))
     if errors:

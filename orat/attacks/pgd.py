@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from orat.attacks.base import GRADIENT, Ascent, Move, frozen, moved, wrong
+from orat.attacks.base import GRADIENT, Ascent, Attack, Move, frozen, moved, wrong
 from orat.attacks.restarts import attempts
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.errors import InputError, unknown
-from orat.core.losses import cross_entropy
+from orat.core.losses import cross_entropy, cw
 from orat.core.random import Randomness, fork, normal, take
 from orat.core.types import Images, Indices, Labels
 
@@ -100,3 +100,7 @@ class PGD(Ascent):
         if self.start == "uniform":
             return threat.start(x, randomness).detach()
         return threat.project(x + threat.scaled(GAUSSIAN_START * normal(x, randomness)), x).detach()
+
+
+# A random start everywhere, steps of a quarter of the radius (FGSM: the radius), CW with confidence 50.
+PAPER: dict[str, Attack] = {"fgsm": PGD(1, step=1.0), "pgd20": PGD(20), "cw": PGD(30, loss=cw)}

@@ -10,20 +10,17 @@ from orat.attacks.autoattack import STANDARD, AutoAttack
 from orat.attacks.base import Attack
 from orat.attacks.carlini_wagner import CarliniWagner
 from orat.attacks.own import as_attack
-from orat.attacks.pgd import PGD
+from orat.attacks.pgd import PAPER, PGD
 from orat.attacks.reference import AutoAttackReference
 from orat.core.errors import InputError, unknown
-from orat.core.losses import cw, margin
+from orat.core.losses import margin
 from orat.core.registry import names_code, resolve
 
-PAPER = ("fgsm", "pgd20", "cw")
-
-# Paper: a random start everywhere, steps of a quarter of the radius (FGSM: the radius), CW with confidence 50.
 ATTACKS: dict[str, Attack] = {
-    "fgsm": PGD(1, step=1.0),
+    "fgsm": PAPER["fgsm"],
     "pgd10": PGD(10),
-    "pgd20": PGD(20),
-    "cw": PGD(30, loss=cw),
+    "pgd20": PAPER["pgd20"],
+    "cw": PAPER["cw"],
     # Goodfellow et al. (2015): no random start. Madry et al. (2018): steps of 2.5 radii in all. CW: plain margin.
     # In l2, their steps do not see the bounds.
     "fgsm-plain": PGD(1, step=1.0, start="none", inward=False),

@@ -15,8 +15,7 @@ from orat.core.registry import check_trust, plugins
 from orat.data.catalog import PLUGINS
 from orat.methods import METHODS
 from orat.training.run import Run
-from orat.training.text import declared_fields, method_class
-from orat.training.toml import texts_in, without_objects
+from orat.training.text import declared_fields, method_class, texts_in, without_objects
 
 RUN_FIELDS = frozenset(one.name for one in fields(Run))
 

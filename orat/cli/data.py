@@ -12,8 +12,9 @@ from rich.console import Console
 from orat.cli.flags import add_command, read
 from orat.cli.tables import plain_table, print_json, print_table, say
 from orat.core.console import Display
+from orat.core.domain import size
 from orat.core.errors import InputError, unknown
-from orat.core.options import flag, size, whole
+from orat.core.options import flag, whole
 from orat.core.registry import plugins
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def show(arguments: Namespace) -> int:
     out = Path(arguments.out or f"{name_of(arguments.path)}-contact-sheet.html")
     check_out(out)
     from orat.core.device import choose_device
+    from orat.core.domain import Reading
     from orat.core.files import replace_file
     from orat.data.contact_sheet import contact_sheet
     from orat.data.inspection import inspect
-    from orat.data.reading import Reading
     from orat.training.defaults import LARGEST
 
     reading = Reading(image_size, depth, arguments.target, largest=LARGEST[choose_device("auto").type])

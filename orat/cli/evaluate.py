@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.cards import lines
 from orat.cli.flags import add_command, add_places, listed, read
 from orat.cli.tables import print_curve, print_json, print_report, say
+from orat.core.domain import size
 from orat.core.errors import InputError
-from orat.core.options import in_pixels, number, radius_label, size, whole
+from orat.core.options import in_pixels, number, whole
+from orat.core.plots import radius_label
 from orat.core.registry import IN_MEMORY, check_trust, names_code
 from orat.training.defaults import defaults_for
 from orat.training.run import Run, read_run

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from orat.cli.config import read_config
 from orat.cli.renamed import check_removed
 from orat.core.errors import InputError, unknown
-from orat.core.options import default_of, field_types, flag, has_text, literal, text_of, whole
+from orat.core.options import default_of, field_types, flag, has_text, text_of, whole
 from orat.core.registry import names_code
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, DEFAULTS
@@ -252,3 +252,8 @@ def default_text(field: Field[Any]) -> str:
     if "unset" in field.metadata:
         return str(field.metadata["unset"])
     return "" if default is None or default is MISSING else text_of(default)
+
+
+def literal(hint: Any) -> tuple[Any, ...]:
+    """The choices of a Literal type; no choices for any other type."""
+    return get_args(hint) if get_origin(hint) is Literal else ()

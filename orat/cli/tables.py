@@ -13,7 +13,8 @@ from rich.table import Table
 
 from orat.core.console import plain
 from orat.core.domain import unit_of
-from orat.core.options import in_pixels, radius, radius_label
+from orat.core.options import in_pixels, radius
+from orat.core.plots import radius_label
 
 TITLES = {
     "natural": "Natural", "fgsm": "FGSM", "pgd10": "PGD-10", "pgd20": "PGD-20", "cw": "CW",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 import orat
 from orat.core.errors import InputError
@@ -96,3 +99,30 @@ def git(folder: Path, *command: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of the parameters."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def operations_of(work: Callable[[], object]) -> int:
+    """The floating-point operations of the matrix products and convolutions in some work.
+
+    torch's FlopCounterMode has module hooks that prevent gradients by the input.
+    """
+    total = 0
+
+    class Operations(TorchDispatchMode):
+        """Sums torch's counts."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal total
+            result = func(*args, **(kwargs or {}))
+            if func.overloadpacket in flop_registry:
+                total += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            return result
+
+    with Operations():
+        work()
+    return total

@@ -6,16 +6,25 @@ import builtins
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, field, fields
 from fractions import Fraction
 from functools import partial
 from math import isfinite
+from numbers import Integral, Real
+from os import PathLike, fspath
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from orat.core.errors import InputError, unknown
+
+WANTED = {
+    int: "a whole number", float: "a number", str: "a text", bool: "True or False", NoneType: "None",
+    tuple[int, ...]: "a tuple of whole numbers, such as (20, 40)", tuple[int, int]: "a tuple of two whole numbers",
+    tuple[str, ...]: "a tuple of names, such as ('age', 'sex')",
+}  # fmt: skip
 
 Reader = Callable[[str], Any]
 UNSET = "none"  # the text of None
@@ -45,22 +54,6 @@ def whole(text: str) -> int:
         return int(text)
     except ValueError:
         raise InputError(f"{text!r} is not a whole number") from None
-
-
-def wholes(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them; an empty text has none."""
-    return tuple(whole(part) for part in text.split(",") if part)
-
-
-def size(text: str) -> tuple[int, int]:
-    """A height and a width, such as 32x48; one number for a square."""
-    height, _, width = text.partition("x")
-    return whole(height), whole(width or height)
-
-
-def size_text(height_and_width: tuple[int, int]) -> str:
-    """A height and a width as text, such as 32x48."""
-    return "x".join(map(str, height_and_width))
 
 
 def limits(text: str) -> str | tuple[float, float]:
@@ -97,11 +90,6 @@ def is_short(value: float) -> bool:
     return float(f"{value:.4g}") == value
 
 
-def radius_label(value: float, pixels: bool) -> str:
-    """A radius on an axis: 8/255 in pixels, else 0.3."""
-    return f"{PIXEL * value:.4g}/{PIXEL}" if pixels and value else f"{value:.4g}"
-
-
 def option(default: Any, help: str, **more: Any) -> Any:  # noqa: A002
     """A dataclass field with a help text; the command line has a flag for it.
 
@@ -109,11 +97,6 @@ def option(default: Any, help: str, **more: Any) -> Any:  # noqa: A002
     `parse` and `write` replace the text form of the type. `type` replaces the annotation.
     """
     return field(default=default, metadata={"help": help, **more})
-
-
-def burn_in_option(unset: str) -> Any:
-    """The number of epochs that a method trains in its plain form; `unset` describes the default."""
-    return option(None, "epochs before the first sample is dropped, weighted or relabeled", least=0, unset=unset)
 
 
 def flag(name: str) -> str:
@@ -174,7 +157,7 @@ def check_numbers(value: object) -> None:
             raise InputError(f"{one.name} = {given}: give a whole number")
         if least is not None and given is not None and given < least:
             raise InputError(f"{one.name} = {given}: give {least} or more")
-        if most is not None and given > most:
+        if most is not None and given is not None and given > most:
             raise InputError(f"{one.name} = {given}: give {most} or less")
 
 
@@ -248,11 +231,6 @@ def none(text: str) -> None:
         raise InputError(f"{text!r} is not {UNSET}")
 
 
-def literal(hint: Any) -> tuple[Any, ...]:
-    """The choices of a Literal type; no choices for any other type."""
-    return get_args(hint) if get_origin(hint) is Literal else ()
-
-
 def written(one: Field[Any], value: Any) -> str:
     """The text of a field's value, from which `reader` gives the value back."""
     write: Callable[[Any], str] = one.metadata.get("write", text_of)
@@ -271,3 +249,51 @@ def text_of(value: Any) -> str:
 def words(name: str) -> str:
     """A field's name for people."""
     return name.replace("_", " ")
+
+
+def take_types(value: object) -> None:
+    """Refuses a field of another type than its annotation says; lists become tuples, NumPy's numbers Python's.
+
+    A field with `as_text` takes numbers as texts, such as 8/255. Annotations besides those of `WANTED` are not checked.
+    """
+    hints = field_types(type(value))
+    for one in fields(value):  # type: ignore[arg-type]
+        given, members = getattr(value, one.name), members_of(hints[one.name])
+        if isinstance(given, str) and one.metadata.get("as_text"):
+            with suppress(InputError):
+                given = number(given)
+        if "type" in one.metadata or given is one.default or not all(member in WANTED for member in members):
+            continue
+        found = next((taken for member in members if (taken := taken_as(member, given)) is not MISSING), MISSING)
+        if found is MISSING:
+            raise InputError(f"{one.name} = {given!r}: give {wanted(members)}")
+        object.__setattr__(value, one.name, found)
+
+
+def wanted(members: Sequence[Any]) -> str:
+    """The types for people."""
+    return " or ".join(WANTED[member] for member in reversed(members) if member is not int or float not in members)
+
+
+def members_of(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, the most special first; another type alone."""
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(sorted(members, key=generality)) if len(members) > 1 else members
+
+
+def taken_as(member: Any, given: Any) -> Any:
+    """A value as one of the types in `WANTED`; MISSING where it is of another type."""
+    if get_origin(member) is tuple:
+        if not isinstance(given, tuple | list):
+            return MISSING
+        kinds = get_args(member) if get_args(member)[1:] != (...,) else get_args(member)[:1] * len(given)
+        parts = [taken_as(kind, part) for kind, part in zip(kinds, given, strict=False)]
+        return MISSING if len(kinds) != len(given) or MISSING in parts else tuple(parts)
+    if member is str and isinstance(given, PathLike):
+        return fspath(given)
+    if member in (str, bool, NoneType):
+        return given if isinstance(given, member) else MISSING
+    number_like = isinstance(given, Integral if member is int else Real) and not isinstance(given, bool)
+    if not number_like:
+        return MISSING
+    return given if isinstance(given, int | float) else int(given) if isinstance(given, Integral) else float(given)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orat.core.files import replace_file, require
+from orat.core.options import PIXEL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,3 +28,8 @@ def write_figure(make: Callable[[], Figure], *files: Path) -> None:
             FigureCanvasAgg(figure).print_png(buffer)
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, buffer.getvalue())
+
+
+def radius_label(value: float, pixels: bool) -> str:
+    """A radius on an axis: 8/255 in pixels, else 0.3."""
+    return f"{PIXEL * value:.4g}/{PIXEL}" if pixels and value else f"{value:.4g}"

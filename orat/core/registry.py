@@ -9,6 +9,7 @@ import sysconfig
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -230,3 +231,31 @@ def check_trust(name: object, what: str, trust: bool, caller: str = "command") -
         flags, words = f"give --{what} {name} in this command, or --trust", f"give {what}={name!r}, or trust=True"
         remedy = {"command": flags, "call": words, "either": f"{flags}; in Python, {words}"}[caller]
         raise InputError(f"{what} {name} is code that a file names: {remedy}")
+
+
+class FromRecord(str):
+    """A name in a record, whose code does not run."""
+
+
+def in_words(value: Any) -> str | None:
+    """A name as it is, and the class of an object in memory."""
+    return None if value is None else name_of(value)
+
+
+def name_of(value: Any) -> str:
+    """A name as it is, and the class of an object in memory."""
+    return value if isinstance(value, str) else f"{IN_MEMORY}{qualname(value)}"
+
+
+def qualname(value: Any) -> str:
+    """The name of a class or function, or of the class of an object."""
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def described(value: Any) -> Any:
+    """A value that JSON does not have, in a record: a path as text, code by its import path, else its class."""
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "__qualname__"):
+        return path_of(value)
+    return {one.name: getattr(value, one.name) for one in fields(value)} if is_dataclass(value) else in_words(value)

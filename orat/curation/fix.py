@@ -13,6 +13,7 @@ from torch import Tensor
 
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
+from orat.core.registry import in_words
 from orat.core.types import Labels
 from orat.curation.find import find_label_issues, given_again
 from orat.curation.fixed_files import LABELS, Origin, write_copy, write_labels
@@ -21,7 +22,6 @@ from orat.data import catalog as datasets
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
 from orat.training.load import finished_run
-from orat.training.record import in_words
 from orat.training.run import Run
 from orat.training.setup import labeled, read
 from orat.training.text import as_flags, texts_of

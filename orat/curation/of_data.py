@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from orat.core.console import Display
 from orat.core.errors import InputError
-from orat.core.registry import names_code
+from orat.core.registry import in_words, names_code
 from orat.curation.issues import LabelIssues, issues_of
 from orat.curation.search import SETTINGS, claimed, kept, settings_of
 from orat.data.image_files import is_image
@@ -21,10 +21,9 @@ from orat.models.patches import takes
 from orat.noise.judge import judge
 from orat.training.cross_fit import cross_fit
 from orat.training.features import check_named, combined, given_log_probs, loaded, patch_log_probs
-from orat.training.folder import Folder
 from orat.training.plan import FOLDS, in_minutes
-from orat.training.record import in_words
 from orat.training.run import Run
+from orat.training.run_folder import Folder
 from orat.training.setup import Parts, prepare, read_data
 
 RUN_FILES = ("history.jsonl", "config.json", "model.safetensors", "resume.pt")

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from orat.core.errors import InputError
-from orat.training.folder import Folder
-from orat.training.record import in_words
+from orat.core.registry import in_words
 from orat.training.run import Run
+from orat.training.run_folder import Folder
 
 SETTINGS = "search.json"
 SEARCHES = Path("runs")  # of searches without a folder of their own

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orat.core.domain import Reading, Size
 from orat.core.errors import InputError
 from orat.core.registry import IN_MEMORY, Registry, names_code, plugins
-from orat.data.reading import Reading, Size
 
 if TYPE_CHECKING:  # the command line lists the names in its help, which does not wait for torch
     from orat.data.folder import FolderSource
@@ -90,8 +90,10 @@ def load(data: Any, data_dir: str | Path | None = None, image_size: Size | None 
 
     `settings` are fields of `Reading`: `class_depth` of an image folder, `target` of a table, and others.
     """
-    reading = Reading(image_size, **settings)
     name = os.fspath(data) if isinstance(data, os.PathLike) else data
+    if isinstance(name, str) and name in NAMES and image_size is None and not settings.keys() - {"largest"}:
+        return load_named(name, data_dir)
+    reading = Reading(image_size, **settings)
     if not isinstance(name, str):
         return read_as("objects", data, type(data).__name__, reading)
     if (other := plugin(name)) is not None:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 
+from orat.core.domain import Size
 from orat.core.errors import InputError, line_of
-from orat.data.reading import Size
 
 # Pillow tries every format that it knows, PostScript by an external program too, unless the formats are given.
 FORMATS = ("BMP", "JPEG", "PNG", "TIFF", "WEBP")

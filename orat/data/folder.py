@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from orat.core.domain import PLAIN, Reading, Size
 from orat.core.errors import InputError, counted
 from orat.core.files import read_bytes
 from orat.core.types import Labels
@@ -18,7 +19,6 @@ from orat.data.decode import Head, decode, header, in_threads, put
 from orat.data.image_files import NAMED, TRAIN, File, Found, arranged, contents, first, found_in, is_image
 from orat.data.image_sizes import chosen_size, size_words
 from orat.data.packed import packed
-from orat.data.reading import PLAIN, Reading, Size
 from orat.data.source import Dataset, Splits, check_labels
 
 STREAMED_GROUP = 8  # images of a batch that one thread decodes

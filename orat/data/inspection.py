@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from orat.core.console import SILENT, Display
+from orat.core.domain import PLAIN, Reading, Size
 from orat.core.errors import InputError
 from orat.core.files import read_bytes
 from orat.data import catalog, listing
@@ -23,7 +24,6 @@ from orat.data.decode import Head, Pixels, decode, header, in_threads
 from orat.data.folder import PARTS, common_shape
 from orat.data.image_files import TRAIN, File, Found, contents, found_in
 from orat.data.pictures import drawable, image_of
-from orat.data.reading import PLAIN, Reading, Size
 from orat.data.repeats import DIGEST, Repeat, in_memory, same
 from orat.data.source import Dataset, Splits
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orat.core.domain import PLAIN, Reading
 from orat.core.errors import InputError, counted, line_of, unknown
 from orat.data.cells import separator_of
 from orat.data.classes import in_order
 from orat.data.folder import heads_of, resident
 from orat.data.image_files import FOLDERS, TRAIN, File, Found, first
-from orat.data.reading import PLAIN, Reading
 from orat.data.source import Splits
 
 COLUMNS = {  # titles, in any case

@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset
 
 from orat.core.console import Display
+from orat.core.domain import PLAIN, Reading
 from orat.core.errors import InputError, line_of, unknown
 from orat.core.registry import as_input_error, resolve
 from orat.data import arrays, table
 from orat.data.arrays import KEYS, Array, pixels
 from orat.data.classes import Labels, matched, numbered, plain
 from orat.data.decode import gray_or_color
-from orat.data.one_size import of_one_size
-from orat.data.reading import PLAIN, Reading
+from orat.data.image_sizes import of_one_size
 from orat.data.source import Dataset, Splits
 
 GIVEN = "the data given"  # in error messages

@@ -14,23 +14,23 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Attack, frozen
-from orat.attacks.own import as_attack, attacked
+from orat.attacks.own import as_attack, check_inside, watched
 from orat.attacks.restarts import GPU_VALUES
 from orat.attacks.suite import suite
 from orat.attacks.threat import Threat, ThreatLike
 from orat.core.console import SILENT, Bar, Display
-from orat.core.device import products
+from orat.core.device import device_of, products
 from orat.core.errors import InputError
-from orat.core.random import Draws
+from orat.core.random import Draws, seeded
 from orat.core.types import Images, Indices, Labels, Logits
 from orat.data.loader import as_input
 from orat.data.source import Dataset
-from orat.evaluation.checks import check_logits
 from orat.evaluation.progress import BROKEN, OPEN, ROBUST, Journal, metered
 from orat.evaluation.searchers import quick, sees_margins
-from orat.evaluation.subject import Averaged, device_of, prepared
+from orat.evaluation.subject import Averaged, prepared
 
 BATCH = 250  # samples at a time on a CPU
+PROBABILITY = 1e-4  # rows of a float32 softmax sum to 1 more closely, and rows of logits hardly ever do
 
 Attacks = Iterable[str] | Mapping[str, Any]  # names of the suite, or attacks by any name: values, classes, functions
 Searchers = Callable[[Attack], nn.Module | None]  # a faster form of the network for the search of an attack, if any
@@ -44,46 +44,61 @@ def evaluate(
     seed: int = 0,
     display: Display = SILENT,
     searchers: Searchers | None = None,
+    is_ready: bool = False,
 ) -> dict[str, float]:
     """The accuracy on clean inputs, as "natural", and under each attack.
 
-    Data are a data set of orat or of torch, or inputs in [0, 1] and labels as a pair of arrays or tensors.
+    Data are a data set of orat or of torch, or inputs in [0, 1] and labels as a pair of arrays or tensors. `is_ready`
+    says that the network is a built-in one on the `Dataset` for which it was made, so that nothing is tried first.
     """
     attacks = named(attacks)
-    form, data = prepared(model, data, attacks, seed, display)
+    form, data = (model, data) if is_ready else prepared(model, data, attacks, seed, display)
     if isinstance(form, Averaged) and form is not model and display is SILENT:
         warnings.warn(form.note, stacklevel=2)
-    right = correct(form, data, attacks, threat, seed, display, searchers=searchers)
+    right = examined(form, data, attacks, Threat.of(threat), seed, display, searchers=searchers)
     return {name: right[name].double().mean().item() for name in ("natural", *attacks)}
 
 
 def correct(
-    model: nn.Module,
-    data: Any,
-    attacks: Attacks,
-    threat: ThreatLike,
-    seed: int = 0,
-    display: Display = SILENT,
-    precision: str = "float32",
-    batch_size: int | None = None,
-    journal: Journal | None = None,
+    model: nn.Module, data: Any, attacks: Attacks, threat: ThreatLike, seed: int = 0, display: Display = SILENT,
+    precision: str = "float32", batch_size: int | None = None, journal: Journal | None = None,
     searchers: Searchers | None = None,
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Which samples are classified correctly, on clean inputs and under each attack, as masks (n,).
 
     Misclassified samples count as broken under every attack. The parts of AutoAttack have masks of their own, such as
-    autoattack:apgd-ce; each part attacks the samples that withstood the parts before. Attacks search on the forms of
-    the network that `searchers` gives, by default in half precision where `precision` allows; the network itself
-    verifies every result in float32.
+    autoattack:apgd-ce; each part attacks the samples that withstood the parts before.
     """
     threat, attacks = Threat.of(threat), named(attacks)
     for attack in attacks.values():
         attack.check_threat(threat)
     model, data = prepared(model, data, attacks, seed, display)
+    return examined(model, data, attacks, threat, seed, display, precision, batch_size, journal, searchers)
+
+
+def examined(
+    model: nn.Module,
+    data: Dataset,
+    attacks: Mapping[str, Attack],
+    threat: Threat,
+    seed: int,
+    display: Display,
+    precision: str = "float32",
+    batch_size: int | None = None,
+    journal: Journal | None = None,
+    searchers: Searchers | None = None,
+) -> dict[str, Tensor]:
+    """The masks of a network that is a function of its input.
+
+    Attacks search on the forms of the network that `searchers` gives, by default in half precision where `precision`
+    allows; the network itself verifies every result in float32.
+    """
+    for attack in attacks.values():
+        attack.check_threat(threat)
     natural = check_logits(logits_of(model, data)).argmax(1).to(data.labels.device) == data.labels
     if searchers is None and precision != "float32":
         searchers = partial(quick, model, precision=precision, device=device_of(model))
-    batch_size, journal = batch_size or default_batch(model, data), journal or Journal()
+    batch_size = batch_size or default_batch(model, data)
     examination = Examination(model, data, threat, seed, batch_size, journal, searchers, display)
     right = {"natural": natural}
     with display.bar() as bar:
@@ -100,11 +115,10 @@ def correct(
 
 def named(attacks: Attacks) -> dict[str, Attack]:
     """The attacks by name."""
-    if isinstance(attacks, str):
-        return suite([attacks])
     if not isinstance(attacks, Mapping):
-        return suite(attacks)
-    return {name: as_attack(attack, name) for name, attack in attacks.items()}
+        return suite([attacks] if isinstance(attacks, str) else attacks)
+    is_known = {name: isinstance(one, Attack) and one.is_ours for name, one in attacks.items()}
+    return {name: one if is_known[name] else as_attack(one, name) for name, one in attacks.items()}
 
 
 def stages(name: str, attack: Attack) -> dict[str, Attack]:
@@ -153,7 +167,7 @@ class Examination:
     threat: Threat
     seed: int
     batch_size: int
-    journal: Journal
+    journal: Journal | None
     searchers: Searchers | None
     display: Display
     bar: Bar = field(default_factory=Bar)
@@ -177,7 +191,8 @@ class Examination:
         A search on a faster form of the network goes first. The samples that it leaves open, of all batches together,
         are attacked on the network itself.
         """
-        verdict = self.journal.open(name, before.cpu())
+        before_all = before.cpu()
+        verdict = torch.where(before_all, OPEN, BROKEN) if self.journal is None else self.journal.open(name, before_all)
         effort = self.work(attack)
         standing = int(before.sum())
         self.done += effort * (standing - int((verdict == OPEN).sum()))
@@ -190,7 +205,8 @@ class Examination:
                 self.bar.set(f"{name}: accuracy at most {upper:.1%}", self.done, self.total)
                 verdict[index] = self.verdicts(network, attack, name, index).cpu()
                 self.done += effort * int((verdict[index] != OPEN).sum())
-                self.journal.save()
+                if self.journal is not None:
+                    self.journal.save()
         return (verdict == ROBUST).to(before.device)
 
     def searcher(self, name: str, attack: Attack, waiting: Indices) -> nn.Module | None:
@@ -224,20 +240,31 @@ class Examination:
         device = device_of(self.model)
         x, y = as_input(self.data.images[index].to(device)), self.data.labels[index].to(device)
         if network is self.model:
-            with products(exact=True) if attack.exact else nullcontext(), metered(network, self.bar):
-                adv = attacked(attack, name, network, x, y, self.threat, self.draws(name, index))
+            with products(exact=True) if attack.exact else nullcontext():
+                adv = self.searched(network, attack, name, index, x, y)
             return torch.where(self.verify(adv, y), ROBUST, BROKEN)
         found = torch.full_like(y, OPEN)
         with frozen(self.model):
             sees = sees_margins(network, self.model, x, y)
         if sees.any():
             x, y = x[sees], y[sees]
-            with metered(network, self.bar):
-                adv = attacked(attack, name, network, x, y, self.threat, self.draws(name, index[sees.cpu()]))
+            adv = self.searched(network, attack, name, index[sees.cpu()], x, y)
             stands = self.verify(adv, y)
             left = torch.where(classified(network, adv, y), ROBUST, OPEN)
             found[sees] = torch.where(stands, left, BROKEN)
         return found
+
+    def searched(self, network: nn.Module, attack: Attack, name: str, index: Indices, x: Images, y: Labels) -> Images:
+        """The result of an attack, which lies within the threat."""
+        draws = self.draws(name, index)
+        with nullcontext() if self.bar.progress is None else metered(network, self.bar):
+            if not attack.is_ours:
+                return watched(attack, name, network, x, y, self.threat, draws)
+            with seeded(int(draws.keys[0]), x.device):
+                adv = attack(network, x, y, self.threat, draws)
+        if not self.threat.allows(adv, x).all():
+            check_inside(adv, x, self.threat, name)
+        return adv
 
     def draws(self, name: str, index: Indices) -> Draws:
         """The random numbers of these samples; a part of AutoAttack draws the same numbers as alone."""
@@ -261,3 +288,10 @@ def default_batch(model: nn.Module, data: Dataset) -> int:
     if device_of(model).type == "cpu":
         return BATCH
     return max(GPU_VALUES // data.images[0].numel(), 16)
+
+
+def check_logits(logits: Logits) -> Logits:
+    """The logits; refuses probabilities."""
+    if len(logits) and bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() <= PROBABILITY).all()):
+        raise InputError("the network gives probabilities, and softmax gradients vanish: remove the last softmax")
+    return logits

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import frozen
-from orat.attacks.gradients import reaching
 from orat.attacks.pgd import PGD
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import Display
+from orat.core.device import device_of
 from orat.core.errors import InputError
-from orat.core.losses import cross_entropy, margin
+from orat.core.losses import cross_entropy, margin, reaching
 from orat.core.types import Images, Labels, Logits, PerSample
 from orat.data.loader import as_input
 from orat.data.source import Dataset
+from orat.evaluation.accuracy import check_logits
 from orat.evaluation.subject import Averaged, differ
 
 SAMPLES = 200  # for the checks of the network
@@ -30,7 +31,6 @@ CANDIDATES = 400  # for the gradient checks: an accuracy of a quarter is enough 
 PROBED = 100  # correctly classified samples; 175 gradients each cost as much as PGD-20 on 900 samples
 STANDARD_ERRORS = 2.0  # a larger difference is no chance: equal accuracies differ so much in 2 of 100 cases
 
-PROBABILITY = 1e-4  # rows of a float32 softmax sum to 1 more closely, and rows of logits hardly ever do
 RESCALED = 0.05  # networks trained in [0, 1] gain at most 2 points on another scale
 KNOWN = 0.4  # least accuracy on the right scale: a collapsed network came to 0.3 on one scale
 FLAT = 0.05  # share of samples without gradient: the accuracy is uncertain by as many points
@@ -94,13 +94,6 @@ def checked(logits: object, n: int, classes: int) -> Logits:
     if broken := int((~logits.isfinite()).any(1).sum()):
         raise InputError(f"the network gives NaN or infinite logits for {broken} of {n} samples: look at its training")
     return check_logits(logits)
-
-
-def check_logits(logits: Logits) -> Logits:
-    """The logits; refuses probabilities."""
-    if len(logits) and bool((logits >= 0).all()) and bool(((logits.sum(1) - 1).abs() <= PROBABILITY).all()):
-        raise InputError("the network gives probabilities, and softmax gradients vanish: remove the last softmax")
-    return logits
 
 
 def mode_warnings(model: nn.Module, came_in_train_mode: bool) -> Iterator[str]:
@@ -253,7 +246,7 @@ def share(mask: Tensor) -> str:
 
 def drawn(data: Dataset, count: int, model: nn.Module) -> tuple[Images, Labels]:
     """At most `count` samples at random places, since data may be sorted by class; on the device of the network."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     index = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:count].to(data.labels.device)
     return as_input(data.images[index].to(device)), data.labels[index].to(device)
 

@@ -17,8 +17,8 @@ from orat.attacks.threat import Threat, ThreatLike
 from orat.core.console import SILENT, Display
 from orat.core.errors import InputError, unknown
 from orat.core.files import csv_bytes, replace_file, require
-from orat.core.options import in_pixels, radius_label
-from orat.core.plots import write_figure
+from orat.core.options import in_pixels
+from orat.core.plots import radius_label, write_figure
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate
 from orat.evaluation.report import interval

@@ -18,13 +18,15 @@ from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from orat.attacks.base import frozen
-from orat.attacks.gradients import cut_graph, reaching
 from orat.attacks.own import try_out
-from orat.attacks.suite import PAPER, suite
+from orat.attacks.pgd import PAPER
+from orat.attacks.suite import suite
 from orat.attacks.threat import Norm, Threat
 from orat.core.console import SILENT, Display
+from orat.core.device import device_of
 from orat.core.errors import InputError, unknown
 from orat.core.files import check_table, replace_file, write_table
+from orat.core.losses import cut_graph, reaching
 from orat.core.registry import digest_of, names_code
 from orat.data.loader import as_input
 from orat.data.source import Dataset
@@ -32,7 +34,7 @@ from orat.evaluation.accuracy import Searchers, correct, predict
 from orat.evaluation.checks import check_gradients, check_model, check_results
 from orat.evaluation.progress import Journal, JournalFile
 from orat.evaluation.searchers import PRECISIONS, searches_in
-from orat.evaluation.subject import device_of, prepared
+from orat.evaluation.subject import prepared
 
 TRIED = 4  # samples to try an attack of the user on
 REFERENCE = "autoattack-reference"
@@ -47,7 +49,7 @@ class Plan:
     """The settings of an examination."""
 
     threat: Threat  # also a radius, such as 0.1 or "8/255"
-    attacks: tuple[str, ...] = PAPER
+    attacks: tuple[str, ...] = tuple(PAPER)
     seed: int = 0
     precision: str = "auto"  # of the search; results are verified in float32
     batch_size: int | None = None

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Attack, frozen
-from orat.attacks.gradients import gradient_at
 from orat.core.console import SILENT, Display
-from orat.core.device import products
+from orat.core.device import device_of, products
 from orat.core.errors import InputError
+from orat.core.losses import gradient_at
 from orat.core.random import global_states, seeded
 from orat.core.registry import as_input_error
 from orat.core.types import Images, Logits
@@ -35,7 +35,7 @@ def prepared(
     """The network as a function of its input, and the data set; refuses a network whose gradients attacks miss."""
     if not isinstance(model, nn.Module):
         raise InputError(f"the network is a value of type {type(model).__name__}: give an nn.Module")
-    found = dataset_of(data)
+    found = data if isinstance(data, Dataset) else dataset_of(data)
     x = as_input(found.images[:LOOKED_AT].to(device_of(model)))
     trial = as_input_error(f"the network on inputs of shape {tuple(x.shape)}", "give inputs that it takes")
     with products(exact=True), trial:
@@ -139,8 +139,3 @@ def averaged(model: nn.Module, x: Images, seed: int) -> nn.Module:
 def differ(first: Tensor, second: Tensor) -> bool:
     """Whether two outputs differ by more than rounding."""
     return bool((first - second).abs().max() > ROUNDING * first.abs().max())
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """The device of the parameters."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, make_dataclass, replace
-from typing import Any, ClassVar, Self
+from contextlib import suppress
+from dataclasses import dataclass, fields, make_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, ClassVar, Self, Union, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
 
 from orat.attacks.base import Adversary
 from orat.core.errors import InputError, unknown
-from orat.core.field_values import take_types
-from orat.core.options import burn_in_option, check_choices, check_numbers
+from orat.core.options import check_choices, check_numbers, field_type, has_text, option, take_types
+from orat.core.registry import loaded
 from orat.core.types import Batch, Indices, Labels, Scalar
+from orat.methods import METHODS
 
 MNIST = ("mnist", "sample")  # data sets with a method's defaults for MNIST
 WITHOUT_DROPS = 0.4  # share of the epochs in the plain form where the learning rate never drops, as on MNIST
@@ -236,6 +240,11 @@ class Steady(Method):
         return None
 
 
+def burn_in_option(unset: str) -> Any:
+    """The number of epochs that a method trains in its plain form; `unset` describes the default."""
+    return option(None, "epochs before the first sample is dropped, weighted or relabeled", least=0, unset=unset)
+
+
 @dataclass(frozen=True)
 class Late(Method):
     """A method that takes its plain form in the first epochs."""
@@ -265,3 +274,25 @@ def check_counts(setting: Setting, method: str) -> None:
     """Refuses an attack without steps for a method that counts the steps a sample withstands."""
     if setting.attack_steps is not None and setting.attack_steps < 1:
         raise InputError(f"attack_steps = 0: {method} counts the steps that a sample withstands, give 1 or more")
+
+
+def method_of(name: str, values: dict[str, Any]) -> Method:
+    """The method of a record: built in, of an imported class, or the fields alone; a record never imports code."""
+    if name in METHODS:
+        return METHODS[name](**values)
+    if ":" not in name.strip(":"):
+        raise unknown("method", name, METHODS)
+    cls = loaded(name)
+    if isinstance(cls, type) and issubclass(cls, Method):
+        hints = {one.name: field_type(cls, one) for one in fields(cls) if has_text(one, field_type(cls, one))}
+        with suppress(KeyError, TypeError, ValueError):  # the class has changed, or the record has words for an object
+            return cls(**{name: typed(value, hints[name]) for name, value in values.items()})
+    return recorded(name, values)
+
+
+def typed(value: Any, hint: Any) -> Any:
+    """A value of a record in the type of its field: JSON has no tuples and no paths."""
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if isinstance(value, list) and any(get_origin(one) is tuple for one in members):
+        return tuple(value)
+    return Path(value) if isinstance(value, str) and Path in members else value

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from orat.core.errors import InputError
-from orat.core.options import burn_in_option, option
+from orat.core.options import option
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
-from orat.methods.base import Decision, Method, SampleTable, Setting, State
+from orat.methods.base import Decision, Method, SampleTable, Setting, State, burn_in_option
 
 DRIFT = 1.0  # distance of lambda from the range of the losses at which the user is warned
 BURN_IN_STEPS = 300  # before them, a network ranks by chance, and samples cut by chance may never come back

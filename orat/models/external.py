@@ -21,11 +21,6 @@ ALSO = {"num_classes": "classes", "in_channels": "channels"}  # other names of a
 FILLED = f"classes, shape, channels, {', '.join(ALSO)}"
 
 
-def is_own(model: object) -> bool:
-    """Whether a model is a user's: an object, or a text that is no built-in name."""
-    return not isinstance(model, str) or any(sign in model for sign in ":./")
-
-
 def build_network(
     model: str | nn.Module | Callable[..., Any],
     shape: tuple[int, ...],

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orat.models.folded_layers import ALIGNED, Cast, Convolution, Narrow, Patches, Product
+from orat.models.folded_patches import Patches
 from orat.models.layers import Dropout, Normalize
 
+ALIGNED = 8  # tensor cores take multiples of so many channels and columns
 FEW = 8  # channels below which a convolution leaves tensor cores idle
 
 Refresh = Callable[[], Any]
@@ -94,8 +95,7 @@ def fold(module: nn.Module, form: Form) -> nn.Module:
         return fold_linear(module, form)
     if computes_as(module, nn.Sequential):
         return nn.Sequential(*fold_chain(list(module), form))
-    kept = at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype
-    twin = copied(module, kept, form.links)
+    twin = copied(module, at_least_single(form.dtype) if isinstance(module, nn.BatchNorm2d) else form.dtype, form.links)
     children = module._modules.items()  # where a shared module is listed at each of its places
     twin._modules = {name: None if child is None else fold(child, form) for name, child in children}
     return twin
@@ -222,3 +222,79 @@ def as_it_is(function: Any) -> Any:
 def quickened(function: Any) -> Any:
     """The function, compiled for fixed shapes, with several variants of each kernel tried."""
     return torch.compile(function, dynamic=False, options={"max_autotune_pointwise": True})
+
+
+class Cast(nn.Module):
+    """Converts its input to another precision."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype)
+
+
+class Narrow(nn.Module):
+    """Cuts off the last channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, : -self.channels]
+
+
+class Convolution(nn.Module):
+    """A convolution with given weights."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: nn.Conv2d, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.settings: tuple[Any, ...] = (layer.stride, layer.padding, layer.dilation, layer.groups)
+        self.grouped = layer.groups > 1
+        self.outputs, self.inputs = layer.weight.shape[:2]
+        self.register_buffer("weight", layer.weight.detach().to(dtype, copy=True))
+        self.register_buffer("bias", layer.weight.new_zeros(layer.out_channels, dtype=dtype))
+
+    def widen(self, inputs: int) -> int:
+        """Ignores some extra inputs, adds outputs of 0 for tensor cores, and returns the number of added outputs."""
+        outputs = -self.outputs % ALIGNED
+        if inputs or outputs:
+            wider = functional.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
+            self.weight = wider.contiguous(memory_format=torch.channels_last)
+            self.bias = functional.pad(self.bias, (0, outputs))
+        return outputs
+
+    def update(self, weight: Tensor, bias: Tensor) -> None:
+        """Takes new weights."""
+        self.weight[: self.outputs, : self.inputs].copy_(weight)
+        self.bias[: self.outputs].copy_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv2d(x, self.weight, self.bias, *self.settings)
+
+
+class Product(nn.Module):
+    """A linear layer, computed with padded outputs."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: nn.Linear, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.outputs = layer.out_features
+        wide = self.outputs + -self.outputs % ALIGNED
+        self.register_buffer("weight", layer.weight.new_zeros(wide, layer.in_features, dtype=dtype))
+        self.register_buffer("bias", layer.weight.new_zeros(wide, dtype=dtype))
+
+    def update(self, weight: Tensor, bias: Tensor) -> None:
+        """Takes new weights."""
+        self.weight[: self.outputs].copy_(weight)
+        self.bias[: self.outputs].copy_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)[..., : self.outputs]

@@ -17,7 +17,7 @@ import torch
 from orat.core.console import Bar, Display
 from orat.core.device import choose_device
 from orat.core.errors import InputError, TrainingError
-from orat.training.loop import Event, StepDone
+from orat.training.events import Event, StepDone
 from orat.training.run import Run
 from orat.training.train import MakeObservers, training
 

@@ -14,6 +14,7 @@ from orat.core.console import Display
 from orat.core.device import choose_device
 from orat.core.errors import InputError, TrainingError, unknown
 from orat.core.files import csv_bytes, replace_file, require
+from orat.core.registry import in_words
 from orat.sweeps.folder import SearchFolder, columns, name_of
 from orat.sweeps.parallel import AT_ONCE, train_many
 from orat.sweeps.space import DECIDE_DATA, Axis, Choice, Range, axes_of, choices_of, doubts, first_run, run_of
@@ -22,7 +23,6 @@ from orat.training.defaults import Facts
 from orat.training.engine import KINDS
 from orat.training.first_weights import load_first
 from orat.training.plan import plan_for
-from orat.training.record import in_words
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model, facts_of, prepare, read_data, state_of
@@ -227,7 +227,9 @@ class Check:
         if run.init_from is not None:
             load_first(model, run, run.init_from, len(parts.train.classes))
         scouts = run.method.scouts()
-        rehearse(plain, parts.train, model, state_of(plain, parts) if scouts is None else None)
+        state = state_of(plain, parts) if scouts is None else None
+        if plain.runs_code:
+            rehearse(plain, parts.train, model, state)
         if scouts is not None:
             plan_for(plain, parts, scouts, network=model).make(0)
 

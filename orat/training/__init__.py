@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 from orat.core.registry import imported
 
 if TYPE_CHECKING:
+    from orat.training.events import EpochDone, StepDone
     from orat.training.load import finished_run, load_model
-    from orat.training.loop import EpochDone, StepDone, fit
+    from orat.training.loop import fit
     from orat.training.observers import Observer
     from orat.training.run import Run
     from orat.training.run_folder import RunFolder, default_folder
 
 PLACES = {
-    "EpochDone": "orat.training.loop:EpochDone", "Observer": "orat.training.observers:Observer",
+    "EpochDone": "orat.training.events:EpochDone", "Observer": "orat.training.observers:Observer",
     "Run": "orat.training.run:Run", "RunFolder": "orat.training.run_folder:RunFolder",
-    "StepDone": "orat.training.loop:StepDone", "default_folder": "orat.training.run_folder:default_folder",
+    "StepDone": "orat.training.events:StepDone", "default_folder": "orat.training.run_folder:default_folder",
     "finished_run": "orat.training.load:finished_run", "fit": "orat.training.loop:fit",
     "load_model": "orat.training.load:load_model",
 }  # fmt: skip

@@ -10,15 +10,15 @@ from torch import Tensor
 from orat.core.console import SILENT, Display
 from orat.core.device import choose_device
 from orat.training.engine import Eager, Engine, execution, possible
-from orat.training.folder import Folder
+from orat.training.events import Event
 from orat.training.graph import Graph
-from orat.training.loop import Event, fit
+from orat.training.loop import Sitting, fit, result_of
 from orat.training.observers import Lines
 from orat.training.plan import FOLDS, Plan, check_folds, plan_alone
 from orat.training.run import Run
+from orat.training.run_folder import Folder
 from orat.training.scouts import scout_learner, scout_loader
 from orat.training.setup import Parts
-from orat.training.sitting import Sitting, result_of
 
 
 def cross_fit(

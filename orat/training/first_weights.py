@@ -9,10 +9,10 @@ from typing import Any
 from torch import nn
 
 from orat.core.errors import InputError
-from orat.models.external import is_own
+from orat.core.registry import in_words
+from orat.models.catalog import is_own
 from orat.models.weights import load_weights
 from orat.training.load import finished_run
-from orat.training.record import in_words
 from orat.training.run import Run
 
 

@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import nn
 
-from orat.attacks import PGD, suite
+from orat.attacks import PGD
 from orat.attacks.base import GRADIENT, Adversary, Attack
+from orat.attacks.pgd import PAPER
 from orat.core.device import until_done
 from orat.core.errors import counted
 from orat.core.options import radius
+from orat.core.registry import in_words
 from orat.data.image_files import first
 from orat.data.loader import as_input, steps_per_epoch
 from orat.data.source import Dataset
@@ -21,9 +23,8 @@ from orat.noise.evidence import MIN_SAMPLES
 from orat.training.defaults import Facts
 from orat.training.engine import Execution, Views
 from orat.training.loop import arithmetic
-from orat.training.observers import VALIDATION_ATTACK
+from orat.training.observers import VALIDATION
 from orat.training.plan import ATTACKED, LEARNED, USUAL_STEPS, Plan
-from orat.training.record import in_words
 from orat.training.run import Run
 from orat.training.setup import Parts
 
@@ -88,7 +89,7 @@ def expected(run: Run, parts: Parts, model: nn.Module, how: Execution, plan: Pla
     step = (steps * attacked + LEARNED / ATTACKED) * gradient
     epoch = len(train) * step + steps_per_epoch(len(train), run.batch_size) * OWN
     epochs = run.epochs + (0 if plan is None else plan.cost * plan.epochs)
-    tests = run.epochs * test(parts.validation, suite([VALIDATION_ATTACK])) + 2 * test(parts.test, suite())
+    tests = run.epochs * test(parts.validation, VALIDATION) + 2 * test(parts.test, PAPER)
     return f"{'at most' if device.type == 'cuda' else 'about'} {duration(epochs * epoch + tests)}"
 
 

@@ -14,13 +14,12 @@ from orat.attacks.own import CheckedAdversary, as_attack
 from orat.core.domain import UNIT, Domain
 from orat.core.errors import InputError, TrainingError
 from orat.core.random import Draws, seeded
-from orat.core.registry import IN_MEMORY, names_code
+from orat.core.registry import IN_MEMORY, FromRecord, name_of, names_code
 from orat.core.types import Batch, Scalar
 from orat.methods.base import State, Step
 from orat.models.layers import dropouts, seed_dropout
 from orat.models.weights import fit
 from orat.training.engine import View, Views
-from orat.training.record import FromRecord, name_of
 from orat.training.run import Run
 
 DROP = 0.1  # factor of the learning rate at a milestone

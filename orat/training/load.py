@@ -11,10 +11,9 @@ from torch import nn
 
 from orat.core.device import choose_device
 from orat.core.errors import InputError, unknown
-from orat.core.registry import IN_MEMORY, check_trust
+from orat.core.registry import IN_MEMORY, check_trust, in_words
 from orat.models import catalog as models
 from orat.models.weights import fit
-from orat.training.record import in_words
 from orat.training.run import Run, read_run
 from orat.training.run_folder import RunFolder
 

@@ -1,46 +1,34 @@
-"""The training loop: one for every method, and for the scout networks of cross-fitting."""
+"""The training loop, for every method and for scout networks, and its stages from the last checkpoint on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from orat.core.console import Display
 from orat.core.device import products, until_done
 from orat.core.types import Scalar
 from orat.data.loader import Loader
-from orat.training.engine import Engine
+from orat.training.engine import Eager, Engine, Execution, execution, possible
+from orat.training.events import EpochDone, Event, StepDone, Waiting
+from orat.training.graph import Graph
 from orat.training.learner import Learner
+from orat.training.observers import Checkpoints, Forecast, History, Lines, Observer, Steps, by_name
+from orat.training.plan import Plan
+from orat.training.run import Run
+from orat.training.run_folder import Folder
+from orat.training.scouts import scout_learner, scout_loader
+from orat.training.setup import Parts
 
+FORMAT = 11  # of checkpoints; a checkpoint of another format comes from other steps
+CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
 
-@dataclass(frozen=True)
-class StepDone:
-    """A training step is done."""
-
-    epoch: int
-    step: int  # from 1
-    steps: int  # in the epoch
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """The device is still busy with the steps of the epoch; another run may use the time."""
-
-
-@dataclass(frozen=True)
-class EpochDone:
-    """An epoch is done; observers add to its record."""
-
-    epoch: int
-    record: dict[str, Any]
-    epochs: int = 0  # of the training, as far as it is known
-
-
-Event: TypeAlias = StepDone | Waiting | EpochDone
+T = TypeVar("T")
 
 
 def fit(learner: Learner, loader: Loader, engine: Engine) -> Iterator[Event]:
@@ -76,3 +64,101 @@ def arithmetic(precision: str) -> Iterator[None]:
             yield
     finally:
         cudnn.benchmark = before
+
+
+class Sitting:
+    """The stages of a training in its folder, and its checkpoint."""
+
+    def __init__(
+        self, run: Run, folder: Folder, parts: Parts, device: torch.device, display: Display, engine: str
+    ) -> None:
+        self.run, self.folder, self.parts = run, folder, parts
+        self.device, self.display, self.engine = device, display, engine
+        self.fingerprint = parts.train.fingerprint()
+        self.seconds, self.started = 0.0, time.monotonic()  # of former sittings, and the start of this one
+        self.origin: dict[str, Any] | None = None  # of the initial weights
+
+    def cross_fit(
+        self, plan: Plan, saved: dict[str, Any] | None, dropouts: int = 0, is_alone: bool = False
+    ) -> Generator[Event, None, Tensor]:
+        """The cross-fitted predictions: those of the folder, or by training scout networks.
+
+        `dropouts` are those of the run's network, which are numbered first. Alone, without a run, the time is printed.
+        """
+        if saved is None:
+            self.folder.remove_tensors("predictions")
+        elif self.folder.has_tensors("predictions"):
+            return self.folder.load_tensors("predictions")["log_probs"]
+        batches = scout_loader(self.run, self.parts, plan, self.device)
+        wanted = execution(self.engine, self.device, batches.steps * plan.epochs, at_most=True)
+        how = possible(wanted, batches, self.display)
+        learner = scout_learner(self.run, self.parts, plan, how.form, self.device, dropouts)
+        lines, history = Lines(self.display, plan.epochs, CROSS_FITTING), History(self.folder, "cross_fit.jsonl")
+        observers = [history, lines, *([Forecast(self.display, lines)] if is_alone else ())]
+        yield from self.observed(CROSS_FITTING, learner, batches, how, observers, lines, saved)
+        predictions = learner.predictions()
+        self.folder.save_tensors("predictions", {"log_probs": predictions, "id": self.parts.ids})
+        return predictions
+
+    def observed(
+        self,
+        stage: str,
+        learner: Learner,
+        batches: Any,
+        how: Execution,
+        observers: Sequence[Observer],
+        lines: Lines,
+        saved: dict[str, Any] | None,
+    ) -> Generator[Event, None, None]:
+        """One stage from its last checkpoint on; every observer sees every event."""
+        if saved is not None and saved["stage"] == stage:
+            learner.load_state_dict(saved["learner"])
+            for name, observer in by_name(observers).items():
+                if name in saved["observers"]:
+                    observer.load_state_dict(saved["observers"][name])
+            at = f", step {learner.step + 1}" if learner.step else ""
+            if learner.epoch <= learner.epochs:
+                self.display.line(f"{self.folder.path}: resuming at {lines.name(learner.epoch)}{at}")
+        for observer in observers:
+            observer.begin(learner.epoch)
+        engine: Engine = Graph(learner, self.display) if how.recorded else Eager()
+        checkpoints = Checkpoints(
+            lambda: self.save(stage, learner, observers), lambda: learner.check_finite(learner.loss_sum.item())
+        )
+        with self.display.bar() as bar:
+            watching = [*observers, Steps(bar, lines), checkpoints]
+            for event in fit(learner, batches, engine):
+                for observer in watching:
+                    observer(event)
+                yield event
+
+    def save(self, stage: str, learner: Learner, observers: Sequence[Observer]) -> None:
+        """Replaces the checkpoint."""
+        content = {
+            "format": FORMAT,
+            "device": self.device.type,
+            "fingerprint": self.fingerprint,
+            "stage": stage,
+            "learner": learner.state_dict(),
+            "observers": {name: one.state_dict() for name, one in by_name(observers).items()},
+            "origin": self.origin,
+            "seconds": self.seconds + time.monotonic() - self.started,
+        }
+        self.folder.save_resume(content)
+
+    def load(self) -> dict[str, Any] | None:
+        """The last checkpoint, or None before the first."""
+        saved = self.folder.load_resume(self.device, FORMAT, self.fingerprint)
+        if saved is not None:
+            self.seconds, self.origin = saved["seconds"], saved["origin"]
+        return saved
+
+
+def result_of(events: Generator[Any, None, T]) -> T:
+    """The result of a generator, after all its events."""
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -11,19 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from orat.attacks.pgd import PGD
 from orat.core.console import Bar, Display
 from orat.core.errors import TrainingError
 from orat.data.source import Dataset
 from orat.evaluation.accuracy import evaluate, predict
 from orat.methods.base import State
+from orat.models.catalog import is_own
 from orat.noise.judge import RELIABLE
 from orat.noise.truth import found_corrections, lost_classes
-from orat.training.folder import Folder
-from orat.training.loop import EpochDone, Event, StepDone
+from orat.training.events import EpochDone, Event, StepDone
 from orat.training.run import Run
-from orat.training.run_folder import weights
+from orat.training.run_folder import Folder, weights
 
-VALIDATION_ATTACK = "pgd10"
+VALIDATION_ATTACK = "pgd10"  # chooses the epoch
+VALIDATION = {VALIDATION_ATTACK: PGD(10)}
 WATCHED = 1000  # training samples that show a collapse where none are held out
 COLLAPSED_EPOCHS, COLLAPSED_STEPS = 3, 300  # with one class for everything
 COMMON = 0.8  # share of samples of a class that a sound network may predict for everything
@@ -94,8 +96,8 @@ class Validate(Observer):
         event.record["validation"] = {}
         if self.held_out is None:
             return
-        threat = self.run.threat_in(self.held_out.domain)
-        accuracy = evaluate(self.model, self.held_out, [VALIDATION_ATTACK], threat, self.run.seed)
+        threat, built_in = self.run.threat_in(self.held_out.domain), not is_own(self.run.model)
+        accuracy = evaluate(self.model, self.held_out, VALIDATION, threat, self.run.seed, is_ready=built_in)
         event.record["validation"] = accuracy
         if accuracy[VALIDATION_ATTACK] >= self.score:
             self.epoch, self.score, self.weights = event.epoch, accuracy[VALIDATION_ATTACK], weights(self.model)

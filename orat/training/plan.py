@@ -14,9 +14,7 @@ from torch import nn
 from orat.core.errors import InputError
 from orat.data.source import Dataset
 from orat.methods.base import Scouts
-from orat.models.catalog import CONVOLUTIONAL, forward_operations
-from orat.models.external import is_own
-from orat.models.quick_cnn import QuickCNN
+from orat.models.catalog import CONVOLUTIONAL, QuickCNN, forward_operations, is_own
 from orat.training.run import Run
 from orat.training.setup import Parts, build_model
 

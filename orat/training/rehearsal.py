@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from orat.core.errors import InputError
 from orat.core.random import seeded
-from orat.core.registry import as_input_error
+from orat.core.registry import as_input_error, name_of
 from orat.core.types import Batch
 from orat.core.unsaved import attributes, unsaved
 from orat.data.loader import as_input, steps_per_epoch
@@ -17,7 +17,6 @@ from orat.data.source import Dataset
 from orat.methods.base import Decision, State
 from orat.models.weights import fit
 from orat.training.learner import RunLearner, warm
-from orat.training.record import name_of
 from orat.training.run import Run
 
 SAMPLES = 16
@@ -26,8 +25,6 @@ MEMORY = "self.register_buffer(name, tensor), or a SampleTable for a row per sam
 
 def rehearse(run: Run, train: Dataset, model: nn.Module, state: State | None) -> None:
     """Refuses code of the user that fails in a step or in the end of an epoch; without a state, only the attack."""
-    if run.attack is None and not run.has_own_method:
-        return
     who = [f"method {run.method_name}"] * run.has_own_method + [f"attack {name_of(run.attack)}"] * bool(run.attack)
     device, what = next(model.parameters()).device, " and ".join(who)
     with seeded(run.seed, device):

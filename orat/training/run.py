@@ -10,25 +10,32 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from orat.core.domain import UNIT, Domain
+from orat.core.domain import Domain, check_bounds, size, size_text
 from orat.core.errors import InputError, unknown
-from orat.core.field_values import take_types
-from orat.core.options import check_choices, limits, option, quotient, size, size_text
+from orat.core.options import (
+    check_choices,
+    check_numbers,
+    field_types,
+    limits,
+    option,
+    quotient,
+    take_types,
+)
+from orat.core.registry import FromRecord, described, in_words
 from orat.data.catalog import NAMES
 from orat.methods import METHODS
 from orat.training.defaults import BY_DATA, Facts, defaults_for, fitting, scaled
-from orat.training.record import FromRecord, described, floats, in_words, method_of
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from orat.attacks.threat import Threat
     from orat.methods.base import Method
 
+FLOATS = (float, float | None)
+
 FORMAT = 2  # of run.json
 
-NOT_NEGATIVE = (
-    "lr", "momentum", "weight_decay", "warmup", "seed", "noise_seed", "attack_steps", "attack_step_size",
-    "attack_warmup",
-)  # fmt: skip
 LATER = ("attack", "target", "bounds", "frozen", "class_depth")  # recorded only where given, so that ids stay
 OF_PGD = ("attack_steps", "attack_step_size", "attack_start")  # None in a run with another attack
 
@@ -62,18 +69,18 @@ class Run:
         None, "training attack: a name (see `orat list attacks`), or your own, module:attribute or file.py:attribute",
         type=str | None, shown="NAME", unset="PGD by the flags below",
     )  # fmt: skip
-    attack_steps: int = option(None, "steps of the training attack")
-    attack_step_size: float = option(None, "size of a step", unset="eps/4", as_text=True)
+    attack_steps: int = option(None, "steps of the training attack", least=0)
+    attack_step_size: float = option(None, "size of a step", unset="eps/4", as_text=True, least=0)
     attack_start: Literal["uniform", "gaussian", "none"] = option(
         None, "start of the training attack", unset="gaussian for trades, mart and mail, else uniform"
     )
-    attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0")
+    attack_warmup: float = option(None, "epochs over which the radius of the training attack rises from 0", least=0)
     attack_mode: Literal["eval", "train"] = option("eval", "mode of the network during the attack")
     noise: Literal["none", "symmetric", "asymmetric", "asymmetric-authors", "instance"] = option(
         "none", "kind of noise added to the training labels"
     )
     noise_rate: float = option(0.0, "share of the labels to change")
-    noise_seed: int = option(0, "seed of the noise, independent of --seed")
+    noise_seed: int = option(0, "seed of the noise, independent of --seed", least=0)
     labels: str | None = option(None, "file with other training labels (.npy, .csv, .txt)", shown="FILE")
     target: str | None = option(None, "column of a table that holds the labels", shown="COLUMN")
     bounds: Literal["data", "none"] | tuple[float, float] = option(
@@ -84,13 +91,13 @@ class Run:
     class_depth: int = option(1, "levels of folders that make the name of a class in an image folder", least=1)
     init_from: str | None = option(None, "start from the weights of a finished run or in a file", shown="PATH")
     validation: float = option(None, "share of the training set held out to choose an epoch")
-    epochs: int = option(None, "passes over the training set")
-    lr: float = option(None, "learning rate")
+    epochs: int = option(None, "passes over the training set", least=1)
+    lr: float = option(None, "learning rate", least=0)
     milestones: tuple[int, ...] = option(None, "epochs at which the learning rate is divided by 10, such as 20,40")
-    warmup: float = option(None, "epochs over which the learning rate rises from 0")
-    batch_size: int = option(None, "samples in a training step")
-    momentum: float = option(0.9, "momentum of SGD")
-    weight_decay: float = option(None, "weight decay of SGD")
+    warmup: float = option(None, "epochs over which the learning rate rises from 0", least=0)
+    batch_size: int = option(None, "samples in a training step", least=1)
+    momentum: float = option(0.9, "momentum of SGD", least=0)
+    weight_decay: float = option(None, "weight decay of SGD", least=0)
     augment: Literal["none", "crop", "flip", "crop-flip"] = option(None, "random changes of the training images")
     image_size: tuple[int, int] | None = option(
         None, "resize the images of a folder to this, such as 32x48", parse=size, write=size_text
@@ -99,7 +106,7 @@ class Run:
     precision: Literal["auto", "mixed", "tf32", "float32"] = option(
         "auto", "arithmetic: bfloat16 mixed with float32, TF32, or float32; auto: mixed on a GPU, float32 on a CPU"
     )
-    seed: int = option(0, "seed of weights, batches and attacks")
+    seed: int = option(0, "seed of weights, batches and attacks", least=0)
 
     def __post_init__(self) -> None:
         take_types(self)
@@ -139,19 +146,22 @@ class Run:
         return self.method_name not in METHODS
 
     @property
+    def runs_code(self) -> bool:
+        """Whether steps run a method or an attack of a user, which is tried before anything is written."""
+        return self.attack is not None or self.has_own_method
+
+    @property
     def threat(self) -> Threat:
         """The radius and norm of the attacks on inputs in [0, 1]."""
-        return self.threat_within(UNIT)
+        from orat.attacks.threat import Threat  # here, because it imports torch
+
+        return Threat(self.eps, self.norm)
 
     def threat_in(self, domain: Domain, share: float = 1.0) -> Threat:
         """The attacks' radius, or a share of it, and norm, in the bounds and units of data read as by the run."""
-        check_reading(self, domain)
-        return self.threat_within(domain, share)
-
-    def threat_within(self, domain: Domain, share: float = 1.0) -> Threat:
-        """The attacks' radius, or a share of the radius, and norm, in any bounds and units."""
         from orat.attacks.threat import Threat  # here, because it imports torch
 
+        check_reading(self, domain)
         return Threat(self.eps * share, self.norm, domain.low, domain.high, domain.scale)
 
     @property
@@ -191,6 +201,8 @@ class Run:
                 "use that version, or train again in a new folder"
             )
         plain = {name: value for name, value in record.items() if name != "format"}
+        from orat.methods.base import method_of  # here, because it imports torch
+
         method = dict(plain.pop("method"))
         plain = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
         if plain.get("attack") is not None:
@@ -242,13 +254,9 @@ def check(run: Run) -> None:
         raise InputError(f"both labels = {run.labels!r} and noise = {run.noise!r}: give one of them")
     if run.validation is not None and not 0 <= run.validation < 1:
         raise InputError(f"validation = {run.validation:g}: give a share in [0, 1), such as 0.05")
-    check_columns(run)
-    for name in ("epochs", "batch_size"):
-        if getattr(run, name) is not None and getattr(run, name) < 1:
-            raise InputError(f"{name} = {getattr(run, name)}: give 1 or more")
-    for name in NOT_NEGATIVE:
-        if getattr(run, name) is not None and not getattr(run, name) >= 0:
-            raise InputError(f"{name} = {getattr(run, name)}: give 0 or more")
+    if run.bounds != "data":
+        check_bounds(run.bounds)
+    check_numbers(run)
 
 
 def check_reading(run: Run, domain: Domain) -> None:
@@ -262,14 +270,6 @@ def check_reading(run: Run, domain: Domain) -> None:
         )
 
 
-def check_columns(run: Run) -> None:
-    """Refuses bounds and names of columns without a meaning."""
-    is_pair = isinstance(run.bounds, tuple) and [isinstance(one, int | float) for one in run.bounds] == [True, True]
-    two = run.bounds if isinstance(run.bounds, tuple) and is_pair else None
-    if run.bounds not in ("data", "none") and (two is None or not two[0] < two[1]):
-        raise InputError(f"bounds = {run.bounds}: give data, none, or two numbers LOW,HIGH with LOW below HIGH")
-
-
 def read_run(folder: Path) -> Run:
     """The run in a folder."""
     file = folder / "run.json"
@@ -281,3 +281,10 @@ def read_run(folder: Path) -> Run:
         raise InputError(f"{file} is damaged ({error}): it was not written by this version of orat") from None
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+
+
+def floats(value: DataclassInstance) -> dict[str, float | None]:
+    """The fields of type float, as floats even where a whole number was given."""
+    hints = field_types(type(value))
+    given = {one.name: getattr(value, one.name) for one in fields(value) if one.init and hints[one.name] in FLOATS}
+    return {name: None if number is None else float(number) for name, number in given.items()}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from orat.core.domain import UNIT
 from orat.core.errors import InputError
+from orat.core.registry import in_words
 from orat.data import catalog as data
 from orat.data.label_files import LEFT_OUT, from_file
 from orat.data.loader import as_input, steps_per_epoch
@@ -19,12 +20,11 @@ from orat.data.source import Dataset, Splits, relabel
 from orat.methods.base import Setting, State
 from orat.models import catalog as models
 from orat.models.adapted import Say
-from orat.models.external import is_own
+from orat.models.catalog import is_own
 from orat.models.layers import Normalize
 from orat.noise.inject import inject
 from orat.training.defaults import LARGEST, Facts
 from orat.training.probe import check_network
-from orat.training.record import in_words
 from orat.training.run import Run
 
 
@@ -56,7 +56,8 @@ class Parts:
 
 def read(run: Run, data_dir: Path | None, largest: int | None = None) -> Splits:
     """The data of a run, with its settings of reading; images without a given size have at most `largest` pixels."""
-    settings = {name: getattr(run, name) for name in ("image_size", "class_depth", "target", "bounds", "frozen")}
+    names = ("image_size", "class_depth", "target", "bounds", "frozen")
+    settings = {name: getattr(run, name) for name in names if getattr(run, name) != getattr(Run, name)}
     return data.load(run.data, data_dir, **settings, largest=largest)
 
 

@@ -9,32 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from orat.attacks import suite
-from orat.attacks.gradients import check_gradients_on
+from orat.attacks.pgd import PAPER
 from orat.core.console import Display
-from orat.core.device import choose_device
+from orat.core.device import choose_device, hardware, versions
+from orat.core.losses import check_gradients_on
 from orat.data.loader import loader
+from orat.data.source import Dataset
 from orat.evaluation.accuracy import Searchers, evaluate
 from orat.methods.base import Decision, State
-from orat.models.external import is_own
+from orat.models.catalog import is_own
 from orat.models.layers import dropouts
-from orat.training.engine import execution, possible
+from orat.noise.truth import found_corrections, found_removed
+from orat.training.engine import Execution, execution, possible
+from orat.training.events import Event
 from orat.training.first_weights import load_first, origin_words
 from orat.training.forecast import choices, expected, few_samples, first_line
 from orat.training.learner import RunLearner
 from orat.training.load import load_model
-from orat.training.loop import Event
+from orat.training.loop import TRAINING, Sitting, result_of
 from orat.training.observers import Corrections, Guard, History, Lines, Observer, Validate, Warnings
-from orat.training.outcome import made_with, quality, radius_of, state_tensors
 from orat.training.plan import Plan, affordable, plan_for
 from orat.training.probe import suited
 from orat.training.rehearsal import rehearse
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder, default_folder, weights
 from orat.training.setup import Parts, build_model, notes_of, prepare, read_data, state_of
-from orat.training.sitting import TRAINING, Sitting, result_of
 
 Result = dict[str, Any]
 MakeObservers = Callable[["Session", RunLearner], Sequence[Observer]]
@@ -81,7 +82,7 @@ def training(
     where, chosen = choose_device(device), run.unset
     run, splits = read_data(run, None if data_dir is None else Path(data_dir), where)
     session = Session(run, folder, prepare(run, splits=splits), where, display, engine, chosen)
-    session.notes += [*notes_of(run, splits), *few_samples(session.parts.train)]
+    session.notes += notes_of(run, splits)
     return (yield from session.events(observers))
 
 
@@ -114,14 +115,16 @@ class Session(Sitting):
         model = self.network()
         plan = None if scouts is None else affordable(plan_for(run, parts, scouts, network=model), run, scouts.epochs)
         state = state_of(run, parts) if plan is None else None
-        rehearse(run, parts.train, model, state)
+        if run.runs_code:
+            rehearse(run, parts.train, model, state)
         with self.folder.claimed(run, parts.train):
             self.introduce(state, model, plan)
             saved = self.load()
             if plan is not None:
                 predictions = yield from self.cross_fit(plan, saved, len(dropouts(model)))
                 state = state_of(run, parts, predictions.to(self.device))
-                rehearse(run, parts.train, model, state)
+                if run.runs_code:
+                    rehearse(run, parts.train, model, state)
                 self.display.line(f"{run.method_name}: {state.describe()}")
             assert state is not None
             how, domain = self.execution, parts.train.domain
@@ -147,12 +150,14 @@ class Session(Sitting):
 
     def introduce(self, state: State | None, model: nn.Module, plan: Plan | None) -> None:
         """Prints what is about to happen, how long it takes, what was chosen for the data, and the notes."""
+        if not self.display.shown:
+            return
         time_left = (
             "" if self.folder.can_resume() else f", {expected(self.run, self.parts, model, self.execution, plan)}"
         )
         self.display.line(first_line(self.run, self.parts, state, self.device) + time_left)
         chosen = [choices(self.run, self.parts, self.device, self.chosen)] if self.chosen else []
-        for line in (*chosen, *self.notes):
+        for line in (*chosen, *few_samples(self.parts.train), *self.notes):
             self.display.line(line)
 
     def train(
@@ -206,4 +211,39 @@ class Session(Sitting):
             return {}
         self.display.line(f"testing the {label} on {len(self.parts.test)} samples")
         threat = self.run.threat_in(self.parts.train.domain)
-        return evaluate(model, self.parts.test, suite(), threat, self.run.seed, self.display, searchers)
+        built_in = not is_own(self.run.model)
+        return evaluate(model, self.parts.test, PAPER, threat, self.run.seed, self.display, searchers, built_in)
+
+
+def radius_of(run: Run, train: Dataset) -> dict[str, Any]:
+    """The radius and the norm of the attacks, and the unit of the radius for features."""
+    unit = {} if train.domain.scale is None else {"unit": train.domain.unit.strip()}
+    return {"eps": run.eps, "norm": run.norm, **unit}
+
+
+def quality(decision: Decision, train: Dataset) -> dict[str, Any]:
+    """How many samples were removed and relabeled, and how rightly where the true labels are known."""
+    keep, labels = decision.keep, decision.labels
+    return {
+        "outliers": None if keep is None else found_removed(decision.flagged(train.labels), train.wrong),
+        "corrections": None if labels is None else found_corrections(labels, train.labels, train.truth),
+    }
+
+
+def state_tensors(state: State, parts: Parts) -> dict[str, Tensor]:
+    """The method's tensors, its decision for every training sample, and the samples' positions in the data set."""
+    decision, given = state.decision(), parts.train.labels
+    tensors = state.tensors() | {"id": parts.ids}
+    if decision is not None:
+        keep = torch.ones(len(given), dtype=torch.bool) if decision.keep is None else decision.keep
+        tensors |= {"keep": keep, "labels": given if decision.labels is None else decision.labels}
+    return tensors
+
+
+def made_with(execution: Execution, learner: RunLearner) -> dict[str, str]:
+    """The versions and the hardware behind a result, and how steps were executed."""
+    return versions() | {
+        "device": f"{learner.device.type} {hardware(learner.device)['device']}",
+        "engine": execution.name if execution.form == learner.form.form else "recorded",
+        "attacks_in": str(learner.form.attack_type).removeprefix("torch."),
+    }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orat.cli.flags import add_command, add_many, at_once_of, listed, read
 from orat.cli.tables import print_json, say
 from orat.core.errors import InputError, unknown
-from orat.core.options import wholes
+from orat.core.options import whole
 
 if TYPE_CHECKING:
     from orat_paper.reproduce.artifacts import Artifact
@@ -232,3 +232,8 @@ def print_overview(arguments: Namespace, places: Places) -> int:
 
     print_list(rows, notes)
     return 0
+
+
+def wholes(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them; an empty text has none."""
+    return tuple(whole(part) for part in text.split(",") if part)

@@ -9,8 +9,8 @@ from typing import Any
 
 from orat.core.files import replace_file
 from orat.evaluation.accuracy import default_batch
+from orat.training.events import EpochDone
 from orat.training.learner import RunLearner
-from orat.training.loop import EpochDone
 from orat.training.observers import Guard, Observer
 from orat.training.train import Session
 

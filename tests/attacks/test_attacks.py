@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from orat.attacks import PGD, Threat, suite
 from orat.attacks.base import frozen, moved
-from orat.attacks.gradients import gradient_at
 from orat.attacks.suite import ATTACKS
 from orat.attacks.threat import NORMS
 from orat.core.losses import (
@@ -24,6 +23,7 @@ from orat.core.losses import (
     cross_entropy,
     cw,
     divergence,
+    gradient_at,
     margin,
     mean_one,
     probability,

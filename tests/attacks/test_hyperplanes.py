@@ -9,7 +9,7 @@ from pyautoattack import fab_projections
 from scipy.optimize import linprog, minimize
 from torch import Tensor
 
-from orat.attacks.fab_steps import onto_hyperplane
+from orat.attacks.fab import onto_hyperplane
 from orat.attacks.threat import NORMS, Norm, Threat
 
 REFERENCE = {

@@ -24,8 +24,7 @@ from orat.core.options import option
 from orat.methods import AT, ORAT, Method
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.text import declared_fields, run_from
-from orat.training.toml import as_toml, texts_in
+from orat.training.text import as_toml, declared_fields, run_from, texts_in
 from orat.training.train import train
 
 

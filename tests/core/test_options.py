@@ -13,17 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 from refusals import assert_refused_in_one_line
 
+from orat.cli.flags import literal
+from orat.core.domain import size, size_text
 from orat.core.options import (
     check_choices,
     check_numbers,
     field_types,
     flag,
-    literal,
     option,
     reader,
     reader_of,
-    size,
-    size_text,
     written,
 )
 

@@ -88,7 +88,7 @@ def test_a_finished_search_is_read_from_its_folder_and_another_one_is_refused(
     first = orat.find_label_issues(root, device="cpu", epochs=2, out=tmp_path / "a")
     assert scores(first, moved) > 0.75
     monkeypatch.setattr("orat.training.features.Patches", None)
-    monkeypatch.setattr("orat.training.sitting.scout_learner", None)
+    monkeypatch.setattr("orat.training.loop.scout_learner", None)
     again = orat.find_label_issues(data=root, device="cpu", epochs=2, out=tmp_path / "a")
     assert torch.equal(first.verdict.p_wrong, again.verdict.p_wrong)
     words = r"a is of other data or settings (epochs: 2 there, 3 now): give --out a new folder"
@@ -100,8 +100,8 @@ KILLED = """
 import os, signal, sys
 import pytest, orat
 from quick_runs import save_after_every_step
-from orat.training.sitting import Sitting
-from orat.training.folder import Folder
+from orat.training.loop import Sitting
+from orat.training.run_folder import Folder
 
 name, count = sys.argv[3], int(sys.argv[4])
 owner, method = {"step": (Sitting, "save"), "tensors": (Folder, "save_tensors")}[name]

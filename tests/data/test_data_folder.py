@@ -13,10 +13,10 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image
 
+from orat.core.domain import Reading
 from orat.core.errors import InputError
 from orat.data import folder
 from orat.data.cifar import CIFAR10_CLASSES
-from orat.data.reading import Reading
 from orat.data.source import Splits
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from refusals import assert_refused_in_one_line
 
+from orat.core.domain import Reading
 from orat.data import catalog, folder
 from orat.data.image_sizes import chosen_size
-from orat.data.reading import Reading
 from orat.data.source import Dataset, Splits
 
 CAT_DOG = ("cat", "dog")

@@ -15,10 +15,10 @@ from html_page import Page
 from PIL import Image
 from refusals import assert_refused_in_one_line
 
+from orat.core.domain import Reading
 from orat.data import catalog, inspection
 from orat.data.contact_sheet import contact_sheet
 from orat.data.inspection import Inspection, inspect
-from orat.data.reading import Reading
 from orat.data.repeats import Repeat, in_memory, warning
 from orat.data.source import Dataset, Splits
 

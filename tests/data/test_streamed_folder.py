@@ -12,10 +12,10 @@ from PIL import Image
 from refusals import assert_refused_in_one_line
 from torch import Generator
 
+from orat.core.domain import Reading
 from orat.data import catalog, folder
 from orat.data.folder import FolderSource
 from orat.data.loader import ResidentLoader, StreamedLoader, loader
-from orat.data.reading import Reading
 from orat.data.source import Source
 
 CPU = torch.device("cpu")

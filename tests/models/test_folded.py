@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from orat.models.catalog import build
-from orat.models.folded import Folded
-from orat.models.folded_layers import Convolution, Gather, Patches
+from orat.models.folded import Convolution, Folded
+from orat.models.folded_patches import Gather, Patches
 from orat.models.layers import Dropout
 
 NETWORKS: list[tuple[str, tuple[int, ...], int]] = [

@@ -8,9 +8,8 @@ from torch.nn import functional
 
 from orat.core.errors import InputError
 from orat.data import catalog as data
-from orat.models.catalog import CONVOLUTIONAL, NAMES, build
+from orat.models.catalog import CONVOLUTIONAL, NAMES, Differences, QuickCNN, build, cosines
 from orat.models.layers import Normalize
-from orat.models.quick_cnn import Differences, QuickCNN, cosines
 
 SMALL = ("lenet", "small_cnn", "demo_cnn", "quick_cnn", "mlp-3", "mlp-20-20-20", "mlp-64", "wrn-10-1", "wrn-8-2")
 GRAY, COLOR, WIDE = (1, 28, 28), (3, 32, 32), (3, 40, 24)

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from orat.attacks import APGD, FAB, PGD, AutoAttack, Square
 from orat.attacks.base import frozen
-from orat.attacks.gradients import gradient_at
-from orat.core.losses import cross_entropy
+from orat.core.losses import cross_entropy, gradient_at
 from orat.data.catalog import load
 from orat.data.loader import as_input
 from orat.data.source import Dataset

@@ -23,7 +23,8 @@ from orat.noise.judge import Verdict, judge
 from orat.noise.truth import area
 from orat.training.cross_fit import cross_fit
 from orat.training.engine import Eager
-from orat.training.loop import EpochDone, fit
+from orat.training.events import EpochDone
+from orat.training.loop import fit
 from orat.training.plan import Plan, plan_for
 from orat.training.run import Run
 from orat.training.scouts import ScoutLearner, lesson, mean_over, picked, scout_learner, scout_loader

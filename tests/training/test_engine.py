@@ -37,9 +37,10 @@ from orat.models.catalog import build
 from orat.models.folded import Folded
 from orat.models.layers import Normalize, dropouts
 from orat.training.engine import WORTH_COMPILING, Eager, Execution, execution, possible
+from orat.training.events import StepDone
 from orat.training.graph import Graph
 from orat.training.learner import Learner, RunLearner
-from orat.training.loop import StepDone, fit
+from orat.training.loop import fit
 from orat.training.plan import Plan
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder

@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy
 import orat
 from orat.core.console import SILENT
 from orat.methods import ORAT, AoRR
+from orat.training.events import EpochDone
 from orat.training.learner import RunLearner
-from orat.training.loop import EpochDone
 from orat.training.observers import Observer
 from orat.training.run_folder import RunFolder, weights
 from orat.training.setup import prepare

@@ -19,7 +19,7 @@ from orat.core.errors import TrainingError
 from orat.methods import AT, ORAT, RAA
 from orat.models.catalog import build
 from orat.training import observers as observing
-from orat.training.loop import EpochDone, StepDone
+from orat.training.events import EpochDone, StepDone
 from orat.training.observers import (
     Checkpoints,
     Forecast,
@@ -181,7 +181,7 @@ def scripted(*scores: float) -> Callable[..., dict[str, float]]:
     """Accuracies of successive epochs."""
     left = iter(scores)
 
-    def evaluate(*_: Any) -> dict[str, float]:
+    def evaluate(*_: Any, **__: Any) -> dict[str, float]:
         return {"natural": 0.5, "pgd10": next(left)}
 
     return evaluate

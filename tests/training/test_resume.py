@@ -23,11 +23,11 @@ from orat.core.errors import InputError
 from orat.core.losses import cross_entropy
 from orat.methods import AT, ORAT, Method, Setting
 from orat.methods.base import State, Step
-from orat.training import sitting as training
+from orat.training import loop as training
 from orat.training.load import load_model
+from orat.training.loop import FORMAT
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
-from orat.training.sitting import FORMAT
 from orat.training.train import Session, train
 
 STEPS = 9  # in an epoch of 270 samples: the checkpoints of one epoch

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from refusals import assert_refused_in_one_line
 
+from orat.core.domain import size, size_text
 from orat.core.errors import InputError
-from orat.core.options import number, quotient, radius, size, size_text
+from orat.core.options import number, quotient, radius
 from orat.methods import AT, ORAT, AoRR
 from orat.methods.base import Recorded
 from orat.training.defaults import DEFAULTS

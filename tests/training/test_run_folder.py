@@ -17,10 +17,10 @@ from orat.core.console import SILENT
 from orat.core.errors import InputError
 from orat.methods import AT, ORAT, Method
 from orat.training.load import load_model
+from orat.training.loop import FORMAT
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
-from orat.training.sitting import FORMAT
 from orat.training.train import train
 
 
@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
         files.replace_file(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr("orat.training.folder.replace_file", write)
+        patch.setattr("orat.training.run_folder.replace_file", write)
         patch.setattr("orat.training.observers.SAVE_EVERY", -1.0)
         with pytest.raises(OSError, match="No space left on device"):
             train(run, tmp_path / "broken", display=SILENT)

@@ -25,7 +25,7 @@ from orat.core.types import Scalar
 from orat.data import catalog
 from orat.data.source import Dataset
 from orat.methods.base import Method, Step
-from orat.training.loop import EpochDone
+from orat.training.events import EpochDone
 from orat.training.observers import Guard
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,17 @@ from one_step import radius_and_step_size
 from quick_runs import Heard, assert_same, quick
 from torch import Tensor, nn
 
+import orat
 from orat.core.console import SILENT
 from orat.core.errors import TrainingError
 from orat.evaluation.accuracy import evaluate
 from orat.methods import AT, ORAT, Method, Setting
 from orat.methods.base import State, Step
+from orat.training.events import EpochDone, StepDone
 from orat.training.forecast import few_samples
 from orat.training.learner import RunLearner
 from orat.training.load import load_model
-from orat.training.loop import EpochDone, StepDone, fit
+from orat.training.loop import fit
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.setup import build_model, prepare, setting_of, spared
@@ -42,6 +46,32 @@ def weights(folder: Path) -> dict[str, Tensor]:
 def equal(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
     """Whether weights are equal to the bit."""
     return all(torch.equal(one[name], two[name]) for name in one)
+
+
+# What runs.
+
+DOORS = {  # of a user's network, method, attack and data
+    "attacks/own.py", "core/unsaved.py", "data/own.py", "evaluation/subject.py", "models/adapted.py",
+    "models/external.py", "training/probe.py", "training/rehearsal.py",
+}  # fmt: skip
+
+
+def test_a_training_of_built_in_parts_runs_no_door_of_a_user(tiny: str, tmp_path: Path) -> None:
+    ran = set()
+
+    def watch(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>":
+            ran.add(frame.f_code.co_filename)
+
+    sys.setprofile(watch)
+    try:
+        train(quick(tiny, ORAT(), epochs=2), tmp_path / "run", display=SILENT)
+    finally:
+        sys.setprofile(None)
+    package = Path(orat.__file__).parent
+    names = {str(Path(file).relative_to(package)) for file in ran if Path(file).is_relative_to(package)}
+    assert {"methods/automatic.py", "training/scouts.py", "evaluation/accuracy.py"} < names
+    assert names & DOORS == set()
 
 
 # Identities.

@@ -1,90 +1,12 @@
-"""The layers of a folded network: weights are given, and sizes are padded for tensor cores."""
+"""Convolutions of few channels as matrix products of patches, for folded networks."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 ALIGNED = 8  # tensor cores take multiples of so many channels and columns
-
-
-class Cast(nn.Module):
-    """Converts its input to another precision."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.to(self.dtype)
-
-
-class Narrow(nn.Module):
-    """Cuts off the last channels."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.channels = channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, : -self.channels]
-
-
-class Convolution(nn.Module):
-    """A convolution with given weights."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, layer: nn.Conv2d, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.settings: tuple[Any, ...] = (layer.stride, layer.padding, layer.dilation, layer.groups)
-        self.grouped = layer.groups > 1
-        self.outputs, self.inputs = layer.weight.shape[:2]
-        self.register_buffer("weight", layer.weight.detach().to(dtype, copy=True))
-        self.register_buffer("bias", layer.weight.new_zeros(layer.out_channels, dtype=dtype))
-
-    def widen(self, inputs: int) -> int:
-        """Ignores some extra inputs, adds outputs of 0 for tensor cores, and returns the number of added outputs."""
-        outputs = -self.outputs % ALIGNED
-        if inputs or outputs:
-            wider = functional.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
-            self.weight = wider.contiguous(memory_format=torch.channels_last)
-            self.bias = functional.pad(self.bias, (0, outputs))
-        return outputs
-
-    def update(self, weight: Tensor, bias: Tensor) -> None:
-        """Takes new weights."""
-        self.weight[: self.outputs, : self.inputs].copy_(weight)
-        self.bias[: self.outputs].copy_(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.conv2d(x, self.weight, self.bias, *self.settings)
-
-
-class Product(nn.Module):
-    """A linear layer, computed with padded outputs."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, layer: nn.Linear, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.outputs = layer.out_features
-        wide = self.outputs + -self.outputs % ALIGNED
-        self.register_buffer("weight", layer.weight.new_zeros(wide, layer.in_features, dtype=dtype))
-        self.register_buffer("bias", layer.weight.new_zeros(wide, dtype=dtype))
-
-    def update(self, weight: Tensor, bias: Tensor) -> None:
-        """Takes new weights."""
-        self.weight[: self.outputs].copy_(weight)
-        self.bias[: self.outputs].copy_(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weight, self.bias)[..., : self.outputs]
 
 
 class Patches(nn.Module):
