@@ -2,7 +2,7 @@
 
     python experiments/human_labels.py --human cifar10-human.npz --data-dir data --arms at,automatic,oracle,clean \
         --seeds 0 --out results/human-labels.json
-    python experiments/human_labels.py --page results/human-labels.json
+    python experiments/human_labels.py --page --out results/human-labels.json
 
 The file of labels has `noisy` and `true`, in the order of the training images. The oracle removes exactly the wrong
 labels; `clean` is AT with all labels right. Every finished run is a row, and its correct test images are a file beside
@@ -20,7 +20,6 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import torch
 from markdown import table_head, table_line
 from scores import Oracle
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
@@ -49,18 +48,18 @@ Z95 = 1.96
 def main() -> None:
     """Trains missing runs, or prints the page of a report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--human", type=Path, help="the .npz file with noisy and true labels")
+    parser.add_argument("--human", type=Path, help="the .npz file with noisy and true labels; needed for training")
     parser.add_argument("--data", default="cifar10")
     parser.add_argument("--arms", default="at,automatic,oracle,clean", help=f"of {', '.join(ARMS)}")
     parser.add_argument("--autoattack", type=int, default=1000, metavar="N", help="test images for AutoAttack")
-    parser.add_argument("--page", type=Path, help="print this report as tables, without training")
+    parser.add_argument("--page", action="store_true", help="print the report as tables, without training")
     add_flags(parser, "runs/human-labels")
-    for action in parser._actions:
-        action.required = False
     arguments = parser.parse_args()
     if arguments.page:
-        print("\n".join(page(json.loads(arguments.page.read_text())["rows"], masks_beside(arguments.page))))
+        print("\n".join(page(json.loads(arguments.out.read_text())["rows"], masks_beside(arguments.out))))
         return
+    if arguments.human is None:
+        parser.error("--human is missing: give the .npz file with noisy and true labels")
     setting = {"data": arguments.data, "labels": arguments.human.name, **fields_of(arguments)}
     fill(arguments, setting, partial(missing, arguments), partial(row_of, arguments))
 

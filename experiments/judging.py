@@ -40,7 +40,7 @@ MEANS = (
     "files", "sets", "error of the rate", "in the interval", "its width", *HEADS, "at least cleanlab",
     "flagged without noise, at most",
 )  # fmt: skip
-NETWORKS = "CIFAR-10, networks"
+NETWORKS, SCOUTS = "CIFAR-10, networks", "scouts"
 DATA = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar": "CIFAR-10"}
 NOISES = {
     "none": "none", "sym": "symmetric", "pair": "pair", "asym": "asymmetric", "inst": "instance",
@@ -184,9 +184,10 @@ def summary(rows: list[Row], group: Callable[[Row], str]) -> list[str]:
 
 
 def data_of(row: Row) -> str:
-    """The data of synthetic features (DATA_STRENGTH_KINDrate), or that the predictions are of networks."""
+    """The data and predictors of a file DATA_STRENGTH_KINDrate, or that the predictions are of given networks."""
     data, _, rest = row["set"].partition("_")
-    return f"{DATA[data]}, {rest.partition('_')[0]} features" if rest else NETWORKS
+    strength = rest.partition("_")[0]
+    return f"{DATA[data]}, {'scout networks' if strength == SCOUTS else f'{strength} features'}" if rest else NETWORKS
 
 
 def noise_of(row: Row) -> str:

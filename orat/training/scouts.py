@@ -36,8 +36,8 @@ class ScoutLearner(Learner):
     """Scout networks, and their predictions of all samples, averaged over epochs.
 
     A sample's fold is the remainder of its id. Network f predicts the next folds, as many as there are sets, and learns
-    all others. Once the verdict has settled, the rate falls, and flagged samples are not learned any more. At a high rate,
-    networks hardly learn single wrong labels, and flags by early verdicts would confirm their own mistakes.
+    all others. Once the verdict has settled, the rate falls, and flagged samples are not learned any more. Earlier, at
+    a high rate, networks hardly memorize wrong labels, and early flags would confirm their own mistakes.
     """
 
     def __init__(self, run: Run, labels: Labels, classes: int, plan: Plan, form: str, first_dropout: int = 0) -> None:

@@ -92,7 +92,7 @@ def test_gradients_of_the_likelihood_are_those_of_finite_differences() -> None:
 
 @pytest.mark.parametrize(("sharpness", "level", "border"), [(2.0, -3.0, 2.5), (3.0, -2.5, 3.0)])
 def test_mistakes_near_borders_are_found(sharpness: float, level: float, border: float) -> None:
-    """Right and given labels are drawn from the model, with many wrong labels where two classes are nearly as likely."""
+    """Labels are drawn from the model, with many wrong labels where two classes are nearly as likely."""
     z, generator = logits(truth(8000), sharpness).double().log_softmax(1), torch.Generator().manual_seed(1)
     zero, square = z.new_zeros(()), z.new_zeros(CLASSES, CLASSES)
     planted = Rates(zero + level, square, z.new_zeros(CLASSES), square, zero + 1, zero, zero + border)
