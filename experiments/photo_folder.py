@@ -97,7 +97,7 @@ def measure(arguments: argparse.Namespace) -> None:
     found, folder = arguments.work / "found", str(arguments.folder)
     report: dict[str, Any] = {"find": timed(["labels", "find", folder, "--out", str(found), *arguments.find.split()])}
     if arguments.fix:
-        fixed = ["labels", "fix", folder, "--out", str(arguments.work / "fixed"), *arguments.fix.split()]
+        fixed = ["labels", "fix", str(found), "--out", str(arguments.work / "fixed"), *arguments.fix.split()]
         report["fix"] = timed(fixed)
     with truth_of(arguments.folder).open(newline="") as file:
         truth = {row["path"].rpartition("/")[2]: row["true_label"] for row in csv.DictReader(file)}

@@ -8,16 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from orat.cli.flags import add_command, add_places, read
-from orat.cli.labels_find import add_judging, judging_of
+from orat.cli.labels_find import add_judging, judging_of, training_of
 from orat.cli.tables import plain_table, print_json, print_table, say
-from orat.core.options import number
+from orat.core.errors import InputError
+from orat.core.options import flag, number
 
 
 def add_fix(below: Any) -> None:
     """Declares `labels fix`."""
-    text = "write the training set of a finished run without the labels that are probably wrong; nothing is overwritten"
+    text = "write a training set without the labels that are probably wrong; nothing is overwritten"
     one = add_command(below, "fix", fix, text)
-    one.add_argument("run", metavar="RUN", help="the run's folder")
+    one.add_argument(
+        "subject", metavar="DATA|RUN|FOUND", help="data such as an image folder, which are searched first; the folder "
+        "of a finished run; or the folder that `orat labels find` wrote",
+    )  # fmt: skip
     one.add_argument("--out", metavar="DIR", required=True, help="a new folder for the training set")
     one.add_argument(
         "--how", default="labels", metavar="{labels,folder}",
@@ -46,12 +50,12 @@ def add_undo(below: Any) -> None:
 
 def fix(arguments: Namespace) -> int:
     """Prints the changes, writes the training set, and prints the command that trains on it."""
-    threshold, judging = read(arguments, "threshold", number), judging_of(arguments)
+    threshold, judging = read(arguments, "threshold", number), judging_for(arguments)
     from orat.core.console import Display
     from orat.curation.fix import plan_fix, train_command
 
     planned = plan_fix(
-        arguments.run, arguments.out, arguments.how, arguments.fix, threshold, arguments.data_dir, Display(),
+        arguments.subject, arguments.out, arguments.how, arguments.fix, threshold, arguments.data_dir, Display(),
         force=arguments.force, **judging,
     )  # fmt: skip
     summary, writes = planned.summary(), not arguments.dry_run
@@ -65,6 +69,21 @@ def fix(arguments: Namespace) -> int:
     else:
         print_written(summary, command, writes)
     return 0
+
+
+def judging_for(arguments: Namespace) -> dict[str, Any]:
+    """The options of predictions: for a run those of `orat labels find`, for data those of scout networks."""
+    from orat.curation.of_data import is_run, is_search
+
+    if not is_search(arguments.subject) and is_run(arguments.subject):
+        return judging_of(arguments)
+    for name in ("held_out", "data", "model", "trust"):
+        if getattr(arguments, name):
+            raise InputError(f"{flag(name)} is for a run: leave it out, since {arguments.subject} is none")
+    given = training_of(arguments)
+    if given and is_search(arguments.subject):
+        raise InputError(f"{flag(next(iter(given)))} is for data: leave it out, since {arguments.subject} is searched")
+    return {"device": arguments.device} | given
 
 
 def print_changes(result: Mapping[str, Any]) -> None:

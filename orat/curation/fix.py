@@ -18,9 +18,12 @@ from orat.core.types import Labels
 from orat.curation.find import find_label_issues, given_again
 from orat.curation.fixed_files import LABELS, Origin, write_copy, write_labels
 from orat.curation.issues import LabelIssues
+from orat.curation.of_data import is_run, is_search, issues_of_search
+from orat.curation.search import default_folder, finished
 from orat.data import catalog as datasets
 from orat.data.label_files import LEFT_OUT
 from orat.data.source import Dataset
+from orat.methods import ORAT
 from orat.training.load import finished_run
 from orat.training.run import Run
 from orat.training.setup import labeled, read
@@ -28,13 +31,14 @@ from orat.training.text import as_flags, texts_of
 
 HOWS = ("labels", "folder")
 FIXES = ("drop", "relabel")
+OF_RUNS = ("network", "scout networks and network")  # sources that scout networks alone may better
 
 
 @dataclass(frozen=True, eq=False)
 class Fix:
-    """New labels for the training set of a run; nothing is written yet."""
+    """New labels for the training set of a run or of data; nothing is written yet."""
 
-    run_folder: str
+    judged_in: str  # the folder of the run, or of the search
     run: Run
     train: Dataset  # as read
     found: LabelIssues
@@ -77,7 +81,7 @@ class Fix:
         """Writes the new training set with its record, in one step."""
         root = image_root(self.run) if self.how == "folder" else None
         origin = Origin(
-            self.run_folder, self.run.id, in_words(self.run.data), self.train.fingerprint(), root, self.run.class_depth,
+            self.judged_in, self.run.id, in_words(self.run.data), self.train.fingerprint(), root, self.run.class_depth,
             self.found.judged_by, self.found.verdict.reliability, self.fix, self.threshold, self.forced,
         )  # fmt: skip
         write = write_labels if self.how == "labels" else write_copy
@@ -85,7 +89,7 @@ class Fix:
 
 
 def fix_labels(
-    run_folder: str | Path,
+    subject: Any,
     out: str | Path,
     how: str = "labels",
     fix: str = "drop",
@@ -97,21 +101,22 @@ def fix_labels(
     dry_run: bool = False,
     **judging: Any,
 ) -> dict[str, Any]:
-    """Writes a run's training set to `out` with the flagged samples dropped or relabeled; returns the changes by class.
+    """Writes a training set to `out` with the flagged samples dropped or relabeled; returns the changes by class.
 
+    `subject` is the folder of a run, the folder that a search for label issues left, or data, which are searched first.
     `how` is a file of labels for `Run(labels=...)`, or a copy of the image folder. Flagged are the label issues of the
     run, or with `threshold` the labels with a higher probability to be wrong. `force` permits unreliable predictions;
     with `dry_run` nothing is written. `judging` holds further arguments of `orat.find_label_issues`. The originals stay
     as they are; `orat.curation.undo_fix(out)` restores the labels before.
     """
-    planned = plan_fix(run_folder, out, how, fix, threshold, data_dir, display, force=force, **judging)
+    planned = plan_fix(subject, out, how, fix, threshold, data_dir, display, force=force, **judging)
     if not dry_run:
         planned.write()
     return planned.summary()
 
 
 def plan_fix(
-    run_folder: str | Path,
+    subject: Any,
     out: str | Path,
     how: str = "labels",
     fix: str = "drop",
@@ -124,19 +129,40 @@ def plan_fix(
 ) -> Fix:
     """The changes that `fix_labels` with the same arguments writes."""
     check_request(how, fix, threshold)
-    run, out = finished_run(Path(run_folder)), Path(out)
-    run = given_again(run, "data", judging.get("data"), judging.get("trust", False))
+    out, data_dir = Path(out), None if data_dir is None else Path(data_dir)
+    judged_in, run = of_subject(subject, judging)
     check_place(out, image_root(run) if how == "folder" else None)
-    data_dir = None if data_dir is None else Path(data_dir)
-    found = find_label_issues(run_folder, data_dir, display=display, **judging)
+    data = None
+    if judged_in is None:
+        judged_in, data = default_folder(run, features=None, **of_scouts(judging)), run.data
+        find_label_issues(run, data_dir, display=display, out=judged_in, **judging)
+    if is_search(judged_in):
+        run, found = issues_of_search(judged_in, data_dir, data)
+    else:
+        found = find_label_issues(judged_in, data_dir, display=display, **judging)
     if not force:
         check_trusted(found)
     train = read(run, data_dir).train
     before = given_labels(run, train)
     after = fixed_labels(before, found, fix, threshold, force)
-    planned = Fix(str(run_folder), run, train, found, before, after, out, how, fix, threshold, force)
+    planned = Fix(str(judged_in), run, train, found, before, after, out, how, fix, threshold, force)
     check_classes(planned.classes)
     return planned
+
+
+def of_subject(subject: Any, judging: Mapping[str, Any]) -> tuple[Path | None, Run]:
+    """The folder with the judgement of a subject, None for data that are not judged yet; and its run."""
+    if is_search(subject):
+        return Path(subject), finished(Path(subject))[0]
+    if is_run(subject):
+        run = finished_run(Path(subject))
+        return Path(subject), given_again(run, "data", judging.get("data"), judging.get("trust", False))
+    return None, subject if isinstance(subject, Run) else Run(data=subject, method=ORAT())
+
+
+def of_scouts(judging: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of scout networks."""
+    return {name: judging[name] for name in ("folds", "epochs") if name in judging}
 
 
 def check_request(how: str, fix: str, threshold: float | None) -> None:
@@ -159,7 +185,7 @@ def check_place(out: Path, root: Path | None) -> None:
 def check_trusted(found: LabelIssues) -> None:
     """Refuses to change labels by a verdict that cannot be trusted."""
     if not found.verdict.trusted:
-        held_out = "" if found.judged_by == "held-out networks" else "try --held-out, "
+        held_out = "try --held-out, " if found.judged_by in OF_RUNS else ""
         raise InputError(
             f"the predictions are unreliable ({found.verdict.reason}): {held_out}train with more epochs or samples, or "
             "give --force to change labels all the same"

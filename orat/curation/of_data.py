@@ -14,7 +14,7 @@ from orat.core.console import Display
 from orat.core.errors import InputError
 from orat.core.registry import in_words, names_code
 from orat.curation.issues import LabelIssues, issues_of
-from orat.curation.search import SETTINGS, claimed, kept, settings_of
+from orat.curation.search import JUDGED, SETTINGS, claimed, finished, kept, settings_of
 from orat.data.image_files import is_image
 from orat.methods import ORAT
 from orat.models.patches import takes
@@ -51,7 +51,10 @@ def is_run(subject: Any) -> bool:
 def check_without_images(path: Path) -> None:
     """Refuses a folder without images that is made of runs or of a search."""
     if (path / SETTINGS).is_file():
-        raise InputError(f"{path} holds the result of a search for label issues: give the data that were searched")
+        raise InputError(
+            f"{path} holds the result of a search for label issues: give the data that were searched, or give it to "
+            "`orat labels fix`"
+        )
     if runs := sorted(file.parent for file in path.glob("*/run.json")):
         raise InputError(f"{path} holds {len(runs)} runs: give one of them, such as {runs[0]}")
     if any((path / name).is_file() for name in RUN_FILES):
@@ -86,9 +89,27 @@ def issues_in_data(
     )
     own: dict[str, Any] = {"folds": judging.folds, "epochs": judging.epochs}
     own |= {"features": in_words(judging.features), "weights": judging.weights and str(judging.weights)}
-    with claimed(out, settings_of(run, parts.train.fingerprint(), **own)) as folder:
+    settings = settings_of(run, parts.train.fingerprint(), **own)
+    with claimed(out, settings) as folder:
         log_probs, judged_by = predictions(run, parts, judging, network, folder)
+        if folder is not None:
+            folder.save_tensors(JUDGED, {"log_probs": log_probs})
+            folder.write_json(SETTINGS, settings | {"judged_by": judged_by})
     return issues_of(parts, log_probs, judge(log_probs, parts.train.labels), judged_by)
+
+
+def is_search(subject: Any) -> bool:
+    """Whether a subject is the folder that a search for label issues left."""
+    return isinstance(subject, str | Path) and (Path(subject) / SETTINGS).is_file()
+
+
+def issues_of_search(folder: Path, data_dir: Path | None, data: Any = None) -> tuple[Run, LabelIssues]:
+    """The data of a finished search as a run, and their label issues; refuses data that have changed since."""
+    run, fingerprint, judged_by, log_probs = finished(folder, data)
+    parts = prepare(run, data_dir)
+    if parts.train.fingerprint() != fingerprint:
+        raise InputError(f"{folder} is of other images or labels than are there now: run `orat labels find` again")
+    return run, issues_of(parts, log_probs, judge(log_probs, parts.train.labels), judged_by)
 
 
 def predictions(

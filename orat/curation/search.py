@@ -12,23 +12,19 @@ from typing import Any
 from torch import Tensor
 
 from orat.core.errors import InputError
-from orat.core.registry import in_words
+from orat.core.registry import IN_MEMORY, in_words
+from orat.methods import ORAT
 from orat.training.run import Run
 from orat.training.run_folder import Folder
 
-SETTINGS = "search.json"
+SETTINGS = "label-search.json"
+JUDGED = "judged"  # the predictions that the labels were judged by
 SEARCHES = Path("runs")  # of searches without a folder of their own
-DECIDE = (
-    "data",
-    "labels",
-    "noise",
-    "noise_rate",
-    "augment",
-    "batch_size",
-    "lr",
-    "precision",
+READ = (  # fields of a run that say which samples and labels are read
+    "data", "labels", "noise", "noise_rate", "noise_seed", "image_size", "class_depth", "target", "bounds", "frozen",
     "seed",
-)  # fields of a run
+)  # fmt: skip
+DECIDE = (*READ, "augment", "batch_size", "lr", "precision")  # fields of a run
 
 
 @contextmanager
@@ -64,7 +60,7 @@ def check_place(out: Path, settings: dict[str, Any]) -> None:
 def settings_of(run: Run, fingerprint: str, **more: Any) -> dict[str, Any]:
     """All that decides the predictions, as JSON."""
     record = run.record()
-    return {name: record[name] for name in DECIDE} | {"fingerprint": fingerprint, **more}
+    return {name: record[name] for name in DECIDE if name in record} | {"fingerprint": fingerprint, **more}
 
 
 def kept(folder: Folder | None, name: str, make: Callable[[], Tensor]) -> Tensor:
@@ -74,6 +70,23 @@ def kept(folder: Folder | None, name: str, make: Callable[[], Tensor]) -> Tensor
     if not folder.has_tensors(name):
         folder.save_tensors(name, {"log_probs": make()})
     return folder.load_tensors(name)["log_probs"]
+
+
+def finished(folder: Path, data: Any = None) -> tuple[Run, str, str, Tensor]:
+    """What a finished search left: its data as a run, their fingerprint, what judged them, and the predictions.
+
+    `data` are those that were searched, if they were objects in memory.
+    """
+    settings = json.loads((folder / SETTINGS).read_text())
+    if "judged_by" not in settings or not Folder(folder).has_tensors(JUDGED):
+        raise InputError(f"{folder} holds a search for label issues that is not finished: run `orat labels find` again")
+    if data is None and (settings["data"] or IN_MEMORY).startswith(IN_MEMORY):
+        raise InputError(f"{folder} is of data in memory ({settings['data']}): give the data in place of the folder")
+    values: dict[str, Any] = {name: settings[name] for name in READ if name in settings}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    values |= {} if data is None else {"data": data}  # which may be a list
+    log_probs = Folder(folder).load_tensors(JUDGED)["log_probs"]
+    return Run(method=ORAT(), validation=0.0, **values), settings["fingerprint"], settings["judged_by"], log_probs
 
 
 def default_folder(run: Run, **settings: Any) -> Path:
