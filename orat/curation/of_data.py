@@ -106,7 +106,7 @@ def is_search(subject: Any) -> bool:
 def issues_of_search(folder: Path, data_dir: Path | None, data: Any = None) -> tuple[Run, LabelIssues]:
     """The data of a finished search as a run, and their label issues; refuses data that have changed since."""
     run, fingerprint, judged_by, log_probs = finished(folder, data)
-    parts = prepare(run, data_dir)
+    parts = prepare(replace(run, validation=0.0), data_dir)
     if parts.train.fingerprint() != fingerprint:
         raise InputError(f"{folder} is of other images or labels than are there now: run `orat labels find` again")
     return run, issues_of(parts, log_probs, judge(log_probs, parts.train.labels), judged_by)

@@ -86,7 +86,7 @@ def finished(folder: Path, data: Any = None) -> tuple[Run, str, str, Tensor]:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     values |= {} if data is None else {"data": data}  # which may be a list
     log_probs = Folder(folder).load_tensors(JUDGED)["log_probs"]
-    return Run(method=ORAT(), validation=0.0, **values), settings["fingerprint"], settings["judged_by"], log_probs
+    return Run(method=ORAT(), **values), settings["fingerprint"], settings["judged_by"], log_probs
 
 
 def default_folder(run: Run, **settings: Any) -> Path:

@@ -23,7 +23,8 @@ SUREST = 0.1  # share of a predicted class whose predictions are taken as right
 MISSED = (0.05, 0.1)  # share of the surest disagreements that the model of latent labels misses
 BEYOND_CHANCE = (1.0, 3.0)  # the same in standard errors
 SEEN = (0.03, 0.07)  # disagreement of the surest predictions
-MISTAKEN = (0.34, 0.29)  # mistaken predictions; with more of them, the surest are not right
+AS_ALL = (0.2, 0.3)  # the same as a share of the disagreement of all predictions: low where networks are mistaken
+MISTAKEN = (0.31, 0.28)  # mistaken predictions; with more of them, the surest are not right
 CLOSEST = 1e-6  # of a chance to 0 or 1
 STEPS = 60  # of bisection
 
@@ -71,7 +72,8 @@ def weight_of_split(order: Order, latent: Latent, between: float | None) -> floa
     else:
         mistaken = TWO_NETWORKS * between
     is_missed = ramp(missed / max(disagree, CLOSEST), *MISSED) * ramp(missed / max(chance, CLOSEST), *BEYOND_CHANCE)
-    return is_missed * ramp(disagree, *SEEN) * ramp(mistaken, *MISTAKEN)
+    is_seen = ramp(disagree, *SEEN) * ramp(disagree / max(float(order.disagrees.double().mean()), CLOSEST), *AS_ALL)
+    return is_missed * is_seen * ramp(mistaken, *MISTAKEN)
 
 
 def ramp(value: float, zero: float, one: float) -> float:

@@ -30,7 +30,7 @@ NEIGHBORS = 0.1  # scale of the free part of the class scores
 STEEPEST = 30.0  # exponent at most
 ROUNDS, TRIAL_ROUNDS = 80, 30  # of L-BFGS
 RIDGE_RATES, RIDGE_NEIGHBORS, RIDGE_PRIOR, RIDGE_USUAL, RIDGE_SHARPNESS, RIDGE_BORDER = 0.5, 5.0, 2.0, 1.0, 1.0, 0.05
-POOR = 1 / 3  # mistaken predictions from which many mistakes near borders are no explanation: every border is near
+POOR = 0.25  # mistaken predictions from which many mistakes near borders are no explanation: every border is near
 RARE_BORDER, USUAL_BORDER, MOST_BORDER = -3.0, 1.5, 2.0  # log-weight of mistakes near a border: of scripts, of people
 
 

@@ -58,7 +58,9 @@ def test_the_folder_of_a_search_is_fixed_without_training_again(
     monkeypatch.setattr("orat.training.loop.scout_learner", None)
     command = ["labels", "fix", str(found), "--out", str(tmp_path / "fixed"), "--fix", "relabel"]
     assert main(command) == 0
-    assert f"--data {photos[0]} " in capsys.readouterr().out.splitlines()[-1]
+    last = capsys.readouterr().out.splitlines()[-1].split()
+    assert last[:6] == ["orat", "train", "--data", str(photos[0]), "--method", "orat"]
+    assert set(last[6::2]) == {"--labels"}
     labels = labels_in(tmp_path / "fixed")
     changed = {path for path, label in labels.items() if label != Path(path).parts[0]}
     wrong = {path: NAMES[int(Path(path).stem) % len(NAMES)] for path in photos[1]}
