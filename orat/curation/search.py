@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from orat.core.errors import InputError
-from orat.core.registry import IN_MEMORY, in_words
+from orat.core.registry import IN_MEMORY, in_words, names_code
 from orat.methods import ORAT
 from orat.training.run import Run
 from orat.training.run_folder import Folder
@@ -80,8 +80,9 @@ def finished(folder: Path, data: Any = None) -> tuple[Run, str, str, Tensor]:
     settings = json.loads((folder / SETTINGS).read_text())
     if "judged_by" not in settings or not Folder(folder).has_tensors(JUDGED):
         raise InputError(f"{folder} holds a search for label issues that is not finished: run `orat labels find` again")
-    if data is None and (settings["data"] or IN_MEMORY).startswith(IN_MEMORY):
-        raise InputError(f"{folder} is of data in memory ({settings['data']}): give the data in place of the folder")
+    name = settings["data"] or IN_MEMORY
+    if data is None and (name.startswith(IN_MEMORY) or names_code(name)):
+        raise InputError(f"{folder} is of data by code or in memory ({name}): give the data in place of the folder")
     values: dict[str, Any] = {name: settings[name] for name in READ if name in settings}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     values |= {} if data is None else {"data": data}  # which may be a list

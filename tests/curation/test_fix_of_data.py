@@ -112,6 +112,7 @@ def test_unfinished_searches_and_changed_data_are_refused(
         ("a", {"judged_by": None}, "not finished: run `orat labels find` again"),
         ("b", {"fingerprint": "another"}, "of other images or labels than are there now"),
         ("c", {"data": "in memory: a tuple"}, "give the data in place of the folder"),
+        ("d", {"data": "mine.py:data"}, "give the data in place of the folder"),  # code runs only if it is named
     ):
         (tmp_path / name).mkdir()
         for file in found.iterdir():
