@@ -27,7 +27,6 @@ from orat.training.setup import Parts
 
 WARMUP = 0.5  # epochs in which the rate rises
 FALLING = 1 / 3  # share of the epochs in which the rate falls to zero
-OFTEN = 2  # epochs between verdicts while the rate falls
 CHANGED, FEW = 0.1, 0.002  # of a settled verdict: changed flags at most, as shares of the flags and of the samples
 HIGHER = 0.02  # the reliability of a settled verdict above that of the verdict before, at most
 
@@ -36,16 +35,14 @@ class ScoutLearner(Learner):
     """Scout networks, and their predictions of all samples, averaged over epochs.
 
     A sample's fold is the remainder of its id. Network f predicts the next folds, as many as there are sets, and learns
-    all others. Once the verdict has settled, the rate falls, and flagged samples are not learned any more. Earlier, at
-    a high rate, networks hardly memorize wrong labels, and early flags would confirm their own mistakes.
+    all others. Samples flagged meanwhile are not learned any more. Once the verdict has settled, the rate falls.
     """
 
     def __init__(self, run: Run, labels: Labels, classes: int, plan: Plan, form: str, first_dropout: int = 0) -> None:
         device = labels.device
         networks = nn.ModuleList(plan.make(number) for number in range(plan.folds)).to(device)
         seed_dropout(networks, run.seed, first_dropout)
-        columns = {"flagged": torch.tensor(False), "learned": torch.tensor(True)}
-        table = PredictionTable(len(labels), plan.sets, classes, **columns).to(device)
+        table = PredictionTable(len(labels), plan.sets, classes, kept=torch.tensor(True)).to(device)
         groups = groups_of(networks, plan, run.lr)
         super().__init__(run, nn.ModuleDict({"networks": networks, "table": table}), groups, device)
         self.plan, self.table, self.labels = plan, table, labels
@@ -73,7 +70,7 @@ class ScoutLearner(Learner):
         """The mean loss of all networks; the predictions of the batch are stored."""
         usual = len(batch.y) == self.batch_size
         networks = [views.at(usual).model for views in self.forms]
-        loss, logits, batch = lesson(networks, batch, self.table["learned"], self.plan.sets)
+        loss, logits, batch = lesson(networks, batch, self.table["kept"], self.plan.sets)
         self.table.put(batch.id, latest=logits)
         return loss
 
@@ -86,31 +83,23 @@ class ScoutLearner(Learner):
     def close(self) -> dict[str, float]:
         """Averages the predictions, and judges the labels when due."""
         self.table.end_epoch()
-        if self.epoch == self.epochs or self.is_due():
+        if self.epoch == self.epochs or is_due(self.epoch):
             verdict = judge(self.predictions(), self.labels)
             flagged = verdict.flagged()
             if self.epoch <= self.falls and self.settled(verdict, flagged):
                 self.falls = float(self.epoch)
                 self.epochs = min(self.epochs, ceil(self.epoch / (1 - FALLING)))
-            self.table["flagged"].copy_(flagged)
-            if self.epoch >= self.falls:
-                self.table["learned"].copy_(~flagged)
+            self.table["kept"].copy_(~flagged)
             numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
             self.numbers = numbers | {"cut": int(flagged.sum())}
         return self.numbers
-
-    def is_due(self) -> bool:
-        """Whether labels are judged after this epoch: 1, 2, 3, 4, 6, 8, 12, 16, ..., and often while the rate falls."""
-        falling = self.epoch - ceil(self.falls)
-        power = 1 << (self.epoch.bit_length() - 1)
-        return falling % OFTEN == 0 if falling >= 0 else self.epoch in (power, power + power // 2)
 
     def settled(self, verdict: Verdict, flagged: Tensor) -> bool:
         """Whether a verdict repeats the last one: the rate within its interval, hardly a changed flag."""
         low, high = verdict.interval
         if not self.numbers or verdict.reliability < RELIABLE or not low <= self.numbers["noise_rate"] <= high:
             return False
-        changed = int((flagged != self.table["flagged"]).sum())
+        changed = int((flagged == self.table["kept"]).sum())
         most = max(CHANGED * int(flagged.sum()), FEW * len(flagged))
         return changed <= most and verdict.reliability <= self.numbers["reliability"] + HIGHER
 
@@ -126,6 +115,12 @@ class ScoutLearner(Learner):
         """Restores everything."""
         super().load_state_dict(saved)
         self.numbers, self.epochs, self.falls = saved["numbers"], saved["epochs"], saved["falls"]
+
+
+def is_due(epoch: int) -> bool:
+    """Whether labels are judged after an epoch: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..."""
+    power = 1 << (epoch.bit_length() - 1)
+    return epoch in (power, power + power // 2)
 
 
 def lesson(networks: Sequence[nn.Module], batch: Batch, kept: Tensor, sets: int = 1) -> tuple[Scalar, Tensor, Batch]:

@@ -27,7 +27,7 @@ from orat.training.events import EpochDone
 from orat.training.loop import fit
 from orat.training.plan import Plan, plan_for
 from orat.training.run import Run
-from orat.training.scouts import ScoutLearner, lesson, mean_over, picked, scout_learner, scout_loader
+from orat.training.scouts import ScoutLearner, is_due, lesson, mean_over, picked, scout_learner, scout_loader
 from orat.training.setup import Parts, prepare
 
 CPU = torch.device("cpu")
@@ -167,7 +167,7 @@ def test_predictions_are_averaged_over_epochs() -> None:
     assert torch.allclose(learner.predictions().exp().sum(2), torch.ones(2, N, dtype=torch.float64))
 
 
-def test_labels_are_judged_less_and_less_often_until_the_rate_falls_then_after_every_other_epoch_and_the_last(
+def test_labels_are_judged_after_epochs_that_come_less_and_less_often_and_after_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learner, batch = learner_of(samples(), epochs=11), samples()
@@ -184,11 +184,8 @@ def test_labels_are_judged_less_and_less_often_until_the_rate_falls_then_after_e
         learner.pace(learner.epoch - 0.5)
         learner.advance(batch, 1.0)
         learner.end_epoch()
-    assert epochs == [1, 2, 3, 4, 6, 8, 10, 11]  # the rate falls from 7.3 epochs on
-    learner.falls, due = 100.0, []
-    for learner.epoch in range(1, 50):
-        due += [learner.epoch] * learner.is_due()
-    assert due == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]
+    assert epochs == [1, 2, 3, 4, 6, 8, 11]
+    assert [epoch for epoch in range(1, 50) if is_due(epoch)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]
 
 
 def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Verdict]:
@@ -200,7 +197,7 @@ def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Ver
 
 
 @pytest.mark.parametrize(
-    ("changes", "same", "expected"),
+    ("changes", "kept", "expected"),
     [
         ({}, True, True),
         ({"noise_rate": 0.9}, True, False),  # outside of the interval
@@ -209,14 +206,14 @@ def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Ver
     ],
 )
 def test_a_verdict_has_settled_if_rate_flags_and_reliability_stay(
-    changes: dict[str, float], same: bool, expected: bool
+    changes: dict[str, float], kept: bool, expected: bool
 ) -> None:
     batch = samples()
     given = Batch(batch.x, torch.where(torch.arange(N) % 10 == 3, 1 - batch.y, batch.y), batch.id)
     _, verdict = settling(given, 8)
     last = {"noise_rate": verdict.noise_rate, "reliability": verdict.reliability} | changes
     learner, _ = settling(given, 8, **last)
-    learner.table["flagged"].copy_(verdict.flagged() & same)
+    learner.table["kept"].copy_(~verdict.flagged() if kept else KEPT)
     assert verdict.flagged().any()
     learner.close()
     assert (learner.epochs, learner.falls) == ((12, 8.0) if expected else (30, pytest.approx(20.0)))
@@ -233,21 +230,17 @@ def test_a_resumed_cross_fitting_remembers_that_it_has_settled() -> None:
     assert (again.epochs, again.falls, again.order) == (6, 4.0, 1 - 9)
 
 
-@pytest.mark.parametrize("falling", [False, True])
-def test_flagged_samples_are_not_learned_once_the_rate_falls(falling: bool) -> None:
+def test_flagged_samples_are_not_learned_any_more() -> None:
     batch, wrong = samples(), torch.arange(N) % 10 == 3
     given = Batch(batch.x, torch.where(wrong, 1 - batch.y, batch.y), batch.id)
     learner = learner_of(given)
     learner.table["average"].copy_((6.0 * functional.one_hot(batch.y, CLASSES)).log_softmax(1)[:, None])
-    if falling:
-        learner.falls = float(learner.epoch)
     learner.close()
-    flagged = learner.table["flagged"]
+    flagged = ~learner.table["kept"]
     assert torch.equal(flagged, judge(learner.predictions(), given.y).flagged())
-    assert torch.equal(learner.table["learned"], ~flagged if falling else KEPT)
     assert learner.numbers["cut"] == flagged.sum() > 0
     other = Batch(given.x, torch.where(flagged, 1 - given.y, given.y), given.id)
-    for kept in (~flagged, KEPT):
+    for kept in (learner.table["kept"], KEPT):
         one, two = (gradients(list(learner.modules["networks"]), labeled, kept) for labeled in (given, other))
         assert all(map(torch.equal, one, two)) == (kept is not KEPT)
 
@@ -303,7 +296,7 @@ def test_scouts_do_memorize_what_they_learn_and_know_nothing_of_what_they_predic
         right = scout(x).argmax(1) == LABELS
         assert right[~predicts(number, ids, 4, 2)].double().mean() > 0.95
     assert (learner.predictions().argmax(2) == LABELS).double().mean() < 0.5
-    assert learner.table["learned"].all()
+    assert learner.table["kept"].all()
 
 
 # Predictions of a run.
