@@ -134,7 +134,7 @@ def plan_fix(
     check_place(out, image_root(run) if how == "folder" else None)
     data = None
     if judged_in is None:
-        judged_in, data = default_folder(run, features=None, **of_scouts(judging)), run.data
+        judged_in, data = default_folder(run, **of_search(judging)), run.data
         find_label_issues(run, data_dir, display=display, out=judged_in, **judging)
     if is_search(judged_in):
         run, found = issues_of_search(judged_in, data_dir, data)
@@ -160,9 +160,10 @@ def of_subject(subject: Any, judging: Mapping[str, Any]) -> tuple[Path | None, R
     return None, subject if isinstance(subject, Run) else Run(data=subject, method=ORAT())
 
 
-def of_scouts(judging: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of scout networks."""
-    return {name: judging[name] for name in ("folds", "epochs") if name in judging}
+def of_search(judging: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that name the folder of a search, as in `orat labels find`."""
+    given = {name: judging[name] for name in ("folds", "epochs") if name in judging}
+    return given | {"features": in_words(judging.get("features"))}
 
 
 def check_request(how: str, fix: str, threshold: float | None) -> None:

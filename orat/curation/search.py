@@ -77,7 +77,10 @@ def finished(folder: Path, data: Any = None) -> tuple[Run, str, str, Tensor]:
 
     `data` are those that were searched, if they were objects in memory.
     """
-    settings = json.loads((folder / SETTINGS).read_text())
+    try:
+        settings = json.loads((folder / SETTINGS).read_text())
+    except ValueError as error:
+        raise InputError(f"{folder / SETTINGS} is damaged ({error}): run `orat labels find` in a new folder") from None
     if "judged_by" not in settings or not Folder(folder).has_tensors(JUDGED):
         raise InputError(f"{folder} holds a search for label issues that is not finished: run `orat labels find` again")
     name = settings["data"] or IN_MEMORY

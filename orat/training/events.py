@@ -1,4 +1,4 @@
-"""What happens in a training, for those who watch it."""
+"""The events of a training, as observers see them."""
 
 from __future__ import annotations
 

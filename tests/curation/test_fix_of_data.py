@@ -120,6 +120,8 @@ def test_unfinished_searches_and_changed_data_are_refused(
         changed = {key: value for key, value in (settings | changes).items() if value is not None or key != "judged_by"}
         (tmp_path / name / SETTINGS).write_text(json.dumps(changed))
         assert_refused_in_one_line(lambda name=name: orat.fix_labels(tmp_path / name, tmp_path / "out"), words)
+    (tmp_path / "a" / SETTINGS).write_text("{")
+    assert_refused_in_one_line(lambda: orat.fix_labels(tmp_path / "a", tmp_path / "out"), "is damaged")
     assert not (tmp_path / "out").exists()
 
 
