@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format
+.PHONY: demo test test-gpu lint format
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -17,8 +17,12 @@ lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Without a GPU, if the machine has one: runs are equal to the bit on a CPU alone.
 test: lint
-	$(BIN)/pytest -n 2
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -n 2
+
+test-gpu: .venv/.installed
+	$(BIN)/pytest -o addopts="" -k gpu
 
 format: .venv/.installed
 	$(BIN)/ruff format .

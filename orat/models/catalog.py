@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orat.core.device import operations_of
+from orat.core.device import device_of, operations_of
 from orat.core.errors import InputError, unknown
 from orat.core.random import seeded
 from orat.models.adapted import Say
@@ -266,7 +266,7 @@ def forward_operations(model: nn.Module, shape: tuple[int, ...]) -> int:
     """The operations of a forward pass of one input; the mode of the network is restored."""
     training = model.training
     with torch.no_grad():
-        total = operations_of(lambda: model.eval()(torch.zeros(1, *shape)))
+        total = operations_of(lambda: model.eval()(torch.zeros(1, *shape, device=device_of(model))))
     model.train(training)
     return total
 
