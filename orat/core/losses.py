@@ -21,6 +21,14 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
     return functional.cross_entropy(logits, labels, reduction="none")
 
 
+def noisy_cross_entropy(logits: Logits, labels: Labels, transition: Tensor) -> PerSample:
+    """The cross-entropy of given labels, drawn from the row of the right class in `transition` (classes, classes).
+
+    The logits are then those of right classes: the forward correction of Patrini et al. (2017).
+    """
+    return -(logits.log_softmax(1) + transition.log().T[labels]).logsumexp(1)
+
+
 def margin(logits: Logits, labels: Labels) -> PerSample:
     """The lead of the best wrong class over the labeled class in logits; positive if the prediction is wrong."""
     labeled = logits.gather(1, labels[:, None]).squeeze(1)

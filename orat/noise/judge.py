@@ -22,6 +22,8 @@ MIN_DOUBT, MAX_DOUBT = 1e-3, 0.25  # smallest probability of error of one networ
 MIN_PRIOR = 0.1  # smallest noise rate from which two networks are combined
 MARGIN_WEIGHT = 0.02  # of the margin beside the log-odds of a wrong label, in the score
 LEAST_ODDS = 1e-6  # smallest probability of a wrong label, in the score
+RIGHT_TO_BEGIN = 0.5  # right labels of each class, added to counts
+MOST_OF_RIGHT = 0.85  # largest chance of a wrong label, as a share of that of the right label; 0.82 for 45 % pair flips
 MAX_NOISE = 0.9  # largest share of wrong labels in a class
 RESOLUTION = (10, 100)  # probabilities of a class that can be told apart, at least and at most
 OF_ESTIMATES, OF_MISTAKES = 0.3, 0.15  # error of the rate: shares of the distance of both estimates, and of mistakes
@@ -61,6 +63,18 @@ class Verdict:
     def trusted(self) -> bool:
         """Whether labels may be changed by this verdict."""
         return self.reason is None
+
+    def transition(self) -> Tensor:
+        """The chance (classes, classes) of each given label (column) of the samples of each class (row).
+
+        Each wrong label is less likely than the right one, so that networks that learn by these chances cannot swap
+        classes.
+        """
+        right = torch.eye(len(self.noise_matrix)).to(self.noise_matrix)
+        counts = torch.bincount(self.labels, minlength=len(right)).to(right)
+        joint = self.noise_matrix.T * counts + RIGHT_TO_BEGIN * right
+        joint = torch.minimum(joint, joint.diagonal()[:, None] * torch.where(right > 0, 1.0, MOST_OF_RIGHT))
+        return joint / joint.sum(1, keepdim=True)
 
     def flagged(self, threshold: float = DOUBTED) -> Tensor:
         """Labels called wrong (n,): p_wrong above the threshold, limited by class; none if unreliable."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orat.core.losses import cross_entropy
+from orat.core.losses import noisy_cross_entropy
 from orat.core.types import Batch, Labels, PerSample, Scalar
 from orat.data.loader import Loader, loader
 from orat.methods.automatic import PredictionTable
@@ -35,16 +35,18 @@ class ScoutLearner(Learner):
     """Scout networks, and their predictions of all samples, averaged over epochs.
 
     A sample's fold is the remainder of its id. Network f predicts the next folds, as many as there are sets, and learns
-    all others. Samples flagged meanwhile are not learned any more. Once the verdict has settled, the rate falls.
+    all others. Each trusted verdict says how often a class gets a wrong label; by these chances, networks learn right
+    classes from noisy labels. Once the verdict has settled, the rate falls.
     """
 
     def __init__(self, run: Run, labels: Labels, classes: int, plan: Plan, form: str, first_dropout: int = 0) -> None:
         device = labels.device
         networks = nn.ModuleList(plan.make(number) for number in range(plan.folds)).to(device)
         seed_dropout(networks, run.seed, first_dropout)
-        table = PredictionTable(len(labels), plan.sets, classes, kept=torch.tensor(True)).to(device)
+        table = PredictionTable(len(labels), plan.sets, classes, flagged=torch.tensor(False)).to(device)
         groups = groups_of(networks, plan, run.lr)
         super().__init__(run, nn.ModuleDict({"networks": networks, "table": table}), groups, device)
+        self.modules.register_buffer("transition", torch.eye(classes, device=device))
         self.plan, self.table, self.labels = plan, table, labels
         self.epochs, self.batch_size = plan.epochs, plan.batch_size
         self.falls = (1 - FALLING) * plan.epochs  # epochs before the rate falls
@@ -55,6 +57,11 @@ class ScoutLearner(Learner):
     def views(self) -> list[Views]:
         """The forms of the networks."""
         return self.forms
+
+    @property
+    def transition(self) -> Tensor:
+        """The chance of each given label (column) of the samples of each class (row), by the last trusted verdict."""
+        return self.modules.get_buffer("transition")
 
     @property
     def key(self) -> Hashable:
@@ -70,7 +77,7 @@ class ScoutLearner(Learner):
         """The mean loss of all networks; the predictions of the batch are stored."""
         usual = len(batch.y) == self.batch_size
         networks = [views.at(usual).model for views in self.forms]
-        loss, logits, batch = lesson(networks, batch, self.table["kept"], self.plan.sets)
+        loss, logits, batch = lesson(networks, batch, self.transition, self.plan.sets)
         self.table.put(batch.id, latest=logits)
         return loss
 
@@ -89,7 +96,9 @@ class ScoutLearner(Learner):
             if self.epoch <= self.falls and self.settled(verdict, flagged):
                 self.falls = float(self.epoch)
                 self.epochs = min(self.epochs, ceil(self.epoch / (1 - FALLING)))
-            self.table["kept"].copy_(~flagged)
+            self.table["flagged"].copy_(flagged)
+            if verdict.trusted:
+                self.transition.copy_(verdict.transition())
             numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
             self.numbers = numbers | {"cut": int(flagged.sum())}
         return self.numbers
@@ -99,7 +108,7 @@ class ScoutLearner(Learner):
         low, high = verdict.interval
         if not self.numbers or verdict.reliability < RELIABLE or not low <= self.numbers["noise_rate"] <= high:
             return False
-        changed = int((flagged == self.table["kept"]).sum())
+        changed = int((flagged != self.table["flagged"]).sum())
         most = max(CHANGED * int(flagged.sum()), FEW * len(flagged))
         return changed <= most and verdict.reliability <= self.numbers["reliability"] + HIGHER
 
@@ -123,7 +132,9 @@ def is_due(epoch: int) -> bool:
     return epoch in (power, power + power // 2)
 
 
-def lesson(networks: Sequence[nn.Module], batch: Batch, kept: Tensor, sets: int = 1) -> tuple[Scalar, Tensor, Batch]:
+def lesson(
+    networks: Sequence[nn.Module], batch: Batch, transition: Tensor, sets: int = 1
+) -> tuple[Scalar, Tensor, Batch]:
     """The loss of all networks on a batch, the logits (n, sets, classes) of its samples, and the batch in their order.
 
     Batches have about as many samples of each fold. Surplus samples of a fold are left out, and their logits are NaN.
@@ -132,14 +143,15 @@ def lesson(networks: Sequence[nn.Module], batch: Batch, kept: Tensor, sets: int 
     folds = len(networks)
     batch, places = by_fold(batch, folds)
     fits = torch.cat([batch.id[place] % folds == fold for fold, place in enumerate(places)])
-    learned, losses, predicted = kept[batch.id] & fits, [], []
+    losses, predicted = [], []
     for number, network in enumerate(networks):
         order = [places[(number + 1 + step) % folds] for step in range(folds)]
         with torch.no_grad(), nothing_dropped(network):
             logits = network(picked(batch.x, order[:sets])).float()
         predicted.append(logits.split([place.stop - place.start for place in order[:sets]]))
-        each = cross_entropy(network(picked(batch.x, order[sets:])), picked(batch.y, order[sets:]))
-        losses.append(mean_over(each, picked(learned, order[sets:])))
+        learned = network(picked(batch.x, order[sets:])).float()
+        each = noisy_cross_entropy(learned, picked(batch.y, order[sets:]), transition)
+        losses.append(mean_over(each, picked(fits, order[sets:])))
     logits = torch.cat(
         [torch.stack([predicted[fold - 1 - number][number] for number in range(sets)], 1) for fold in range(folds)]
     ).masked_fill(~fits[:, None, None], torch.nan)

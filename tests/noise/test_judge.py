@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,29 @@ def test_rows_of_the_matrix_are_shares_and_give_the_rate() -> None:
     assert (verdict.noise_matrix >= 0).all()
     sizes = torch.bincount(labels, minlength=CLASSES)
     assert verdict.noise_rate == pytest.approx(1 - float((verdict.noise_matrix.diagonal() * sizes).sum()) / len(labels))
+
+
+def test_chances_of_given_labels_are_those_counted_with_the_right_classes() -> None:
+    true = truth(6000)
+    labels = flipped(true, 0.4, pairs={0: 1, 1: 2, 2: 3})
+    found = judge(log_probs(true, 6.0), labels).transition()
+    expected = torch.stack([torch.bincount(labels[true == a], minlength=CLASSES) for a in range(CLASSES)]).double()
+    assert (found - expected / expected.sum(1, keepdim=True)).abs().max() < 0.06
+    torch.testing.assert_close(found.sum(1), torch.ones(CLASSES, dtype=torch.float64))
+
+
+def test_a_wrong_label_has_at_most_85_percent_of_the_chance_of_the_right_one() -> None:
+    true = truth(3000)
+    verdict = judge(log_probs(true, 6.0), flipped(true, 0.2))
+    swapped = replace(verdict, noise_matrix=torch.eye(CLASSES).double().roll(1, 1))
+    found = swapped.transition()
+    assert found.sum(1).tolist() == pytest.approx([1] * CLASSES)
+    assert (found / found.diagonal()[:, None] - torch.eye(CLASSES)).max().item() == pytest.approx(0.85)
+
+
+def test_classes_without_a_label_are_given_their_own() -> None:
+    true = truth(3000).clamp(max=CLASSES - 2)
+    assert judge(log_probs(true, 6.0), flipped(true, 0.0)).transition()[CLASSES - 1, CLASSES - 1] == 1
 
 
 def test_wrong_labels_have_a_high_probability_and_right_labels_a_low_one() -> None:

@@ -32,7 +32,7 @@ from orat.training.setup import Parts, prepare
 
 CPU = torch.device("cpu")
 N, CLASSES, INPUTS = 60, 2, 6
-KEPT = torch.ones(N, dtype=torch.bool)
+CERTAIN = torch.eye(CLASSES)  # every given label is right
 DESIGNS = pytest.mark.parametrize(("folds", "sets"), [(2, 1), (3, 1), (3, 2), (4, 2), (6, 2), (5, 3)])
 
 
@@ -54,11 +54,11 @@ def samples() -> Batch:
     return Batch(x, (x[:, 0] > 0.5).long(), torch.arange(N))
 
 
-def gradients(scouts: list[nn.Module], batch: Batch, kept: Tensor = KEPT, sets: int = 1) -> list[Tensor]:
+def gradients(scouts: list[nn.Module], batch: Batch, transition: Tensor = CERTAIN, sets: int = 1) -> list[Tensor]:
     """The gradient of each network, in one row each."""
     for scout in scouts:
         scout.zero_grad()
-    lesson(scouts, batch, kept, sets)[0].backward()
+    lesson(scouts, batch, transition, sets)[0].backward()
     return [torch.cat([p.grad.flatten() for p in scout.parameters() if p.grad is not None]) for scout in scouts]
 
 
@@ -73,7 +73,7 @@ def predicts(scout: int, ids: Tensor, folds: int, sets: int) -> Tensor:
 @DESIGNS
 def test_a_network_predicts_the_folds_that_it_does_not_learn(folds: int, sets: int) -> None:
     scouts, batch = networks(folds), samples()
-    loss, logits, ordered = lesson(scouts, batch, KEPT, sets)
+    loss, logits, ordered = lesson(scouts, batch, CERTAIN, sets)
     each = torch.stack([scout(batch.x) for scout in scouts])
     used = ~logits.isnan().any(2).any(1)
     for place in used.nonzero().flatten().tolist():
@@ -93,7 +93,7 @@ def test_surplus_samples_of_a_fold_are_neither_learned_nor_predicted() -> None:
     scouts, whole = networks(2), samples()
     ids = torch.tensor([0, 2, 4, 1, 6, 8, 3, 10, 12, 5])
     batch = Batch(whole.x[ids], whole.y[ids], ids)
-    _, logits, ordered = lesson(scouts, batch, KEPT)
+    _, logits, ordered = lesson(scouts, batch, CERTAIN)
     left_out = ordered.id[logits.isnan().any(2).any(1)]
     assert left_out.tolist() == [10, 12]
     before = gradients(scouts, batch)
@@ -112,22 +112,21 @@ def test_the_labels_of_a_fold_do_not_reach_the_networks_that_predict_it(folds: i
         assert same == [bool(predicts(scout, torch.tensor(fold), folds, sets)) for scout in range(folds)]
 
 
-def test_the_gradient_of_a_network_is_that_of_its_own_loss_over_the_kept_samples() -> None:
-    scouts, batch, kept = networks(2), samples(), KEPT.clone()
-    kept[::4] = False  # half of the first fold
-    found = gradients(scouts, batch, kept)
-    learned = torch.arange(2, N, 4)
-    loss = functional.cross_entropy(scouts[0](batch.x[learned]), batch.y[learned])
+def test_the_gradient_of_a_network_is_that_of_its_own_loss_by_the_chances_of_given_labels() -> None:
+    scouts, batch = networks(2), samples()
+    transition = torch.tensor([[0.7, 0.3], [0.1, 0.9]])
+    found = gradients(scouts, batch, transition)
+    learned = torch.arange(0, N, 2)
+    given = scouts[0](batch.x[learned]).softmax(1) @ transition
+    loss = functional.nll_loss(given.log(), batch.y[learned])
     expected = torch.autograd.grad(loss, list(scouts[0].parameters()))
     assert torch.allclose(found[0], torch.cat([part.flatten() for part in expected]), atol=1e-6)
-    labels = torch.where(kept, batch.y, 1 - batch.y)
-    assert all(map(torch.equal, found, gradients(scouts, Batch(batch.x, labels, batch.id), kept)))
 
 
 def test_predictions_use_no_dropout_and_lessons_do() -> None:
     """Statistics of batch norm are those of the training: a prediction is the network's but for the dropout."""
     scouts = [nn.Sequential(network(number), nn.BatchNorm1d(2), Dropout(0.5)) for number in range(2)]
-    loss, logits, ordered = lesson(scouts, samples(), KEPT)
+    loss, logits, ordered = lesson(scouts, samples(), CERTAIN)
     for number, scout in enumerate(scouts):
         predicted = slice(N // 2, N) if number == 0 else slice(0, N // 2)
         assert torch.allclose(logits[predicted, 0], scout[1](scout[0](ordered.x[predicted])), atol=1e-6)
@@ -197,7 +196,7 @@ def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Ver
 
 
 @pytest.mark.parametrize(
-    ("changes", "kept", "expected"),
+    ("changes", "same", "expected"),
     [
         ({}, True, True),
         ({"noise_rate": 0.9}, True, False),  # outside of the interval
@@ -206,14 +205,14 @@ def settling(batch: Batch, epoch: int, **last: float) -> tuple[ScoutLearner, Ver
     ],
 )
 def test_a_verdict_has_settled_if_rate_flags_and_reliability_stay(
-    changes: dict[str, float], kept: bool, expected: bool
+    changes: dict[str, float], same: bool, expected: bool
 ) -> None:
     batch = samples()
     given = Batch(batch.x, torch.where(torch.arange(N) % 10 == 3, 1 - batch.y, batch.y), batch.id)
     _, verdict = settling(given, 8)
     last = {"noise_rate": verdict.noise_rate, "reliability": verdict.reliability} | changes
     learner, _ = settling(given, 8, **last)
-    learner.table["kept"].copy_(~verdict.flagged() if kept else KEPT)
+    learner.table["flagged"].copy_(verdict.flagged() & same)
     assert verdict.flagged().any()
     learner.close()
     assert (learner.epochs, learner.falls) == ((12, 8.0) if expected else (30, pytest.approx(20.0)))
@@ -230,19 +229,31 @@ def test_a_resumed_cross_fitting_remembers_that_it_has_settled() -> None:
     assert (again.epochs, again.falls, again.order) == (6, 4.0, 1 - 9)
 
 
-def test_flagged_samples_are_not_learned_any_more() -> None:
+def judged(agreeing: bool) -> ScoutLearner:
+    """Scouts after a verdict on labels, a tenth wrong, by sure predictions of the right class or of one class."""
     batch, wrong = samples(), torch.arange(N) % 10 == 3
-    given = Batch(batch.x, torch.where(wrong, 1 - batch.y, batch.y), batch.id)
-    learner = learner_of(given)
-    learner.table["average"].copy_((6.0 * functional.one_hot(batch.y, CLASSES)).log_softmax(1)[:, None])
+    learner = learner_of(Batch(batch.x, torch.where(wrong, 1 - batch.y, batch.y), batch.id))
+    predicted = batch.y if agreeing else torch.zeros_like(batch.y)
+    learner.table["average"].copy_((6.0 * functional.one_hot(predicted, CLASSES)).log_softmax(1)[:, None])
     learner.close()
-    flagged = ~learner.table["kept"]
-    assert torch.equal(flagged, judge(learner.predictions(), given.y).flagged())
-    assert learner.numbers["cut"] == flagged.sum() > 0
-    other = Batch(given.x, torch.where(flagged, 1 - given.y, given.y), given.id)
-    for kept in (learner.table["kept"], KEPT):
-        one, two = (gradients(list(learner.modules["networks"]), labeled, kept) for labeled in (given, other))
-        assert all(map(torch.equal, one, two)) == (kept is not KEPT)
+    return learner
+
+
+def test_a_verdict_decides_by_which_chances_labels_are_learned() -> None:
+    learner = judged(agreeing=True)
+    verdict = judge(learner.predictions(), learner.labels)
+    assert learner.numbers["cut"] == int(verdict.flagged().sum()) > 0
+    assert torch.equal(learner.transition, verdict.transition().float())
+    assert learner.transition.diagonal().tolist() == pytest.approx([0.9, 0.9], abs=0.1)
+    batch = Batch(samples().x, learner.labels, samples().id)
+    expected = lesson(list(learner.modules["networks"]), batch, verdict.transition().float(), 2)[0]
+    assert learner.loss(batch).item() == expected.item()
+
+
+def test_a_verdict_that_is_not_trusted_does_not_change_how_labels_are_learned() -> None:
+    learner = judged(agreeing=False)
+    assert not judge(learner.predictions(), learner.labels).trusted
+    assert torch.equal(learner.transition, CERTAIN)
 
 
 def test_the_dropouts_of_scouts_are_numbered_after_those_of_the_network() -> None:
@@ -296,7 +307,7 @@ def test_scouts_do_memorize_what_they_learn_and_know_nothing_of_what_they_predic
         right = scout(x).argmax(1) == LABELS
         assert right[~predicts(number, ids, 4, 2)].double().mean() > 0.95
     assert (learner.predictions().argmax(2) == LABELS).double().mean() < 0.5
-    assert learner.table["kept"].all()
+    assert torch.equal(learner.transition, torch.eye(3))
 
 
 # Predictions of a run.
