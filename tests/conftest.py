@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # Two workers of pytest-xdist on two cores: a second torch thread in each would only fight.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -75,6 +76,15 @@ def automatic(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("automatic") / "run"
     orat.train(quick(tiny, JUDGING, **NOISE), folder, device="cpu", display=SILENT)
     return folder
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a user's file in it: the CODE of the test module."""
+    (tmp_path / "own.py").write_text(request.module.CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

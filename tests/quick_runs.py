@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,20 @@ def stop_after(saves: int, patch: pytest.MonkeyPatch) -> None:
 
     save_after_every_step(patch)
     patch.setattr(Session, "save", save_then_stop)
+
+
+def kill_after(count: int, owner: type, method: str) -> None:
+    """Kills this process right after so many calls of a method; every step saves."""
+    original = getattr(owner, method)
+    left = iter(range(count - 1))
+
+    def call_then_kill(*arguments: Any) -> None:
+        original(*arguments)
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    save_after_every_step(pytest.MonkeyPatch())
+    setattr(owner, method, call_then_kill)
 
 
 def train_until_stopped(

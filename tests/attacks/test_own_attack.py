@@ -127,13 +127,7 @@ WORDLESS = orat.PGD(2, loss=lambda logits, y: None)
 '''
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the user's file in it."""
-    (tmp_path / "own.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def quick(tiny: str, attack: Any, method: Method | None = None, **more: Any) -> Run:

@@ -97,25 +97,14 @@ def test_a_finished_search_is_read_from_its_folder_and_another_one_is_refused(
 
 
 KILLED = """
-import os, signal, sys
-import pytest, orat
-from quick_runs import save_after_every_step
+import sys
+import orat
+from quick_runs import kill_after
 from orat.training.loop import Sitting
 from orat.training.run_folder import Folder
 
-name, count = sys.argv[3], int(sys.argv[4])
-owner, method = {"step": (Sitting, "save"), "tensors": (Folder, "save_tensors")}[name]
-original = getattr(owner, method)
-
-def kill_after(*arguments):
-    global count
-    original(*arguments)
-    count -= 1
-    if not count:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-save_after_every_step(pytest.MonkeyPatch())
-setattr(owner, method, kill_after)
+places = {"step": (Sitting, "save"), "tensors": (Folder, "save_tensors")}
+kill_after(int(sys.argv[4]), *places[sys.argv[3]])
 orat.find_label_issues(sys.argv[1], device="cpu", epochs=3, out=sys.argv[2])
 """
 

@@ -117,13 +117,7 @@ value = orat.methods.AT()
 '''
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the user's file in it."""
-    (tmp_path / "own.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def flags(tiny: str, out: str, *more: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -97,13 +96,7 @@ Floats = with_state(decision=lambda self: Decision(keep=torch.ones(self.n)))
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the user's file in it."""
-    (tmp_path / "own.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def quick(tiny: str, method: orat.Method) -> Run:

@@ -186,28 +186,16 @@ def test_predictions_without_a_checkpoint_are_not_used_even_after_a_stop(
 # Killed processes.
 
 KILLED = """
-import json, os, signal, sys
-from quick_runs import save_after_every_step
+import json, sys
+from quick_runs import kill_after
 from orat.core.console import SILENT
 from orat.training.run import Run
 from orat.training.run_folder import RunFolder
 from orat.training.train import Session, train
-import pytest
 
-record, out, name, count = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-owner, method = {"step": (Session, "save"), "tensors": (RunFolder, "save_tensors")}[name]
-original = getattr(owner, method)
-
-def kill_after(*arguments):
-    global count
-    original(*arguments)
-    count -= 1
-    if not count:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-save_after_every_step(pytest.MonkeyPatch())
-setattr(owner, method, kill_after)
-train(Run.from_record(record), out, display=SILENT)
+places = {"step": (Session, "save"), "tensors": (RunFolder, "save_tensors")}
+kill_after(int(sys.argv[4]), *places[sys.argv[3]])
+train(Run.from_record(json.loads(sys.argv[1])), sys.argv[2], display=SILENT)
 """
 
 
