@@ -67,8 +67,7 @@ class Verdict:
     def transition(self) -> Tensor:
         """The chance (classes, classes) of each given label (column) of the samples of each class (row).
 
-        Each wrong label is less likely than the right one, so that networks that learn by these chances cannot swap
-        classes.
+        Wrong labels are bounded below the right label. Without the bound, scout networks can swap two classes.
         """
         right = torch.eye(len(self.noise_matrix)).to(self.noise_matrix)
         counts = torch.bincount(self.labels, minlength=len(right)).to(right)
