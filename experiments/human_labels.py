@@ -5,8 +5,9 @@
     python experiments/human_labels.py --page --out results/human-labels.json
 
 The file of labels has `noisy` and `true`, in the order of the training images. The oracle removes exactly the wrong
-labels; `clean` is AT with all labels right. Every finished run is a row, and its correct test images are a file beside
-the rows. The page has paired differences of two arms on the same images.
+labels; `clean` is AT with all labels right. `half`, `remove`, `weigh` and `correct` are other uses of the verdict. Every
+finished run is a row with its accuracies on validation samples, whose labels are as noisy, and its correct test images
+are a file beside the rows. The page has paired differences of two arms on the same images.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import torch
 from markdown import table_head, table_line
-from scores import Oracle
+from scores import Corrected, Oracle, Weighing
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
 
@@ -34,10 +36,12 @@ from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
 
 ARMS: dict[str, Method] = {
-    "at": AT(), "automatic": ORAT(), "remove": ORAT(confidence=1.0), "oracle": Oracle(), "clean": AT(),
+    "at": AT(), "automatic": ORAT(), "half": ORAT(confidence=0.5), "remove": ORAT(confidence=1.0), "weigh": Weighing(),
+    "correct": Corrected(), "oracle": Oracle(), "clean": AT(),
 }  # fmt: skip
 NAMES = {
-    "at": "AT", "automatic": "ORAT (automatic)", "remove": "ORAT (automatic), removing only",
+    "at": "AT", "automatic": "ORAT (automatic)", "half": "ORAT (automatic), relabeling above a confidence of one half",
+    "remove": "ORAT (automatic), removing only", "weigh": "ORAT (automatic), weights", "correct": "AT, corrected loss",
     "oracle": "oracle, removing", "clean": "AT, all labels right",
 }  # fmt: skip
 COLUMNS = {"natural": "Natural", "pgd20": "PGD-20", "autoattack": "AutoAttack"}
@@ -99,6 +103,7 @@ def row_of(arguments: argparse.Namespace, cell: Cell, result: Row) -> Row:
     file.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(file, **{name: np.packbits(mask.numpy()) for name, mask in right.items()})
     row = {name: round(100 * float(mask.double().mean()), 2) for name, mask in right.items()}
+    row |= {"validation": folder.history()[-1].get("validation")}
     row |= {"images": {name: len(mask) for name, mask in right.items()}}
     row |= {name: result[name] for name in ("run", "seconds", "outliers", "corrections")}
     return row | quality(folder, parts.train.labels, parts.train.wrong)
@@ -111,7 +116,8 @@ def quality(folder: RunFolder, labels: Tensor, wrong: Tensor | None) -> Row:
     verdict = orat.judge(folder.load_tensors("predictions")["log_probs"], labels)
     first = found_removed(verdict.flagged(), wrong)
     state = folder.load_tensors("state")
-    changed = ~state["keep"] | (state["labels"] != labels)
+    nothing = torch.zeros(len(labels), dtype=torch.bool)  # a method that uses the verdict without flags
+    changed = ~state["keep"] | (state["labels"] != labels) if "keep" in state else nothing
     history = folder.history("cross_fit.jsonl")
     return {
         "wrong": round(float(wrong.double().mean()), 4), "estimate": round(verdict.noise_rate, 4),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orat.core.losses import cross_entropy
+from orat.core.losses import cross_entropy, noisy_cross_entropy
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods import AT, ORAT
 from orat.methods.automatic import AutomaticRange, PredictionTable
@@ -137,3 +137,54 @@ class ScoutsAlone(ORAT):
         assert setting.predictions is not None
         assert setting.labels is not None
         return FirstVerdict(setting.predictions, setting.labels, self.confidence)
+
+
+class Weights(AutomaticRange):
+    """Every sample counts by its chance of a right label; none is relabeled."""
+
+    def apply_verdict(self, may_relabel: bool) -> None:
+        """Weighs the samples by a trusted verdict."""
+        verdict = self.verdict()
+        right = 1 - verdict.p_wrong.float() * verdict.trusted
+        self.weights.copy_(right * (self.n / right.sum()))
+
+
+@dataclass(frozen=True)
+class Weighing(ORAT):
+    """ORAT (automatic) with weights in place of removing and relabeling."""
+
+    def start(self, setting: Setting) -> State:
+        """The weights by the verdict of the scout networks."""
+        assert setting.predictions is not None
+        assert setting.labels is not None
+        return Weights(setting.predictions, setting.labels, confidence=1.0)
+
+
+class GivenChances(Fold):
+    """The chance of each given label for the samples of each class, by the verdict of the scout networks."""
+
+    def __init__(self, transition: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("transition", transition)
+
+    def forward(self, losses: PerSample, ids: Indices) -> Scalar:
+        """The mean of all samples."""
+        return losses.mean()
+
+
+@dataclass(frozen=True)
+class Corrected(ORAT):
+    """AT on all samples with their given labels, corrected by the chance of each given label, as scouts learn."""
+
+    def start(self, setting: Setting) -> State:
+        """The chances by the verdict; no wrong labels if the verdict is not trusted."""
+        assert setting.predictions is not None
+        assert setting.labels is not None
+        verdict = judge(setting.predictions, setting.labels)
+        transition = verdict.transition() if verdict.trusted else torch.eye(setting.classes).to(setting.labels.device)
+        return GivenChances(transition.float())
+
+    def loss(self, step: Step) -> Scalar:
+        """The mean corrected loss after the attack."""
+        logits = step.model(step.adversary(step.batch.x, step.batch.y)).float()
+        return step.state(noisy_cross_entropy(logits, step.batch.y, step.state.transition), step.batch.id)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from quick_runs import JUDGING, NOISE, SLOW, quick
+from small_networks import fitted
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -118,14 +119,6 @@ def digits() -> tuple[nn.Module, Tensor, Tensor]:
     sample = load("sample").train
     x = functional.adaptive_avg_pool2d(sample.images[:1500].float() / 255, 10)
     y = sample.labels[:1500]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(100, 32), nn.ReLU(), nn.Linear(32, 10))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-3)
-    for _ in range(150):
-        optimizer.zero_grad()
-        functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    model.requires_grad_(False).eval()
+    model = fitted(x, y, 10, lr=0.01, weight_decay=1e-3).requires_grad_(False)
     right = model(x).argmax(1) == y
     return model, x[right][:80], y[right][:80]

@@ -12,6 +12,7 @@ import torch
 from pyautoattack import autopgd_base
 from pyautoattack.autopgd_base import APGDAttack, APGDAttack_targeted, L1_projection
 from refusals import assert_refused_in_one_line
+from small_networks import linear
 from torch import Tensor, nn
 
 from orat.attacks import Threat
@@ -29,16 +30,6 @@ RADII = {"linf": 0.05, "l2": 0.33, "l1": 1.1}  # where about half of the digits 
 WEIGHT = torch.tensor([0.5, -2.0, 1.0, 0.3], dtype=torch.float64)
 CENTER = torch.full((3, 4), 0.5, dtype=torch.float64)
 ZEROS = torch.zeros(3, dtype=torch.long)
-
-
-def linear(weight: Tensor, bias: float, classes: int) -> nn.Module:
-    """Class 1 leads class 0 by weight x + bias; the others are far behind, so that only that lead can grow."""
-    model = nn.Linear(len(weight), classes).to(weight.dtype)
-    with torch.no_grad():
-        model.weight.zero_()[1] = weight
-        model.bias.copy_(-1000 - torch.arange(classes))
-        model.bias[:2] = torch.tensor([0.0, bias])
-    return model.requires_grad_(False)
 
 
 KINDS = [("ce", 2), ("ce", 5), ("dlr", 2), ("dlr", 3), ("dlr", 5), *(("dlr-targeted", n) for n in (2, 3, 4, 5))]

@@ -12,6 +12,7 @@ import foolbox
 import pytest
 import torch
 from refusals import assert_refused_in_one_line
+from small_networks import fitted
 from torch import Tensor, nn
 
 from orat.attacks import PGD, Threat, suite
@@ -81,15 +82,7 @@ def trained() -> tuple[nn.Module, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.rand((400, 6), generator=generator)
     y = (x.sum(1) > 3).long() + (x[:, 0] > 0.8).long()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    return model.eval(), x, y
+    return fitted(x, y, 3), x, y
 
 
 FOOLBOX = {

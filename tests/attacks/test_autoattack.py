@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyautoattack
 import pytest
 import torch
+from small_networks import fitted
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -139,25 +140,17 @@ def quick(name: str) -> Attack:
 
 @pytest.fixture(scope="module")
 def plane() -> tuple[nn.Module, Tensor, Tensor]:
-    return fitted(4, (1, 5, 5))
+    return points(4, (1, 5, 5))
 
 
-def fitted(classes: int, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor]:
+def points(classes: int, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor]:
     """A small network in double precision, and points that it gets right, many of them near a border."""
     generator = torch.Generator().manual_seed(1)
     x = torch.rand((400, *shape), generator=generator, dtype=torch.float64)
     rows = x.flatten(1)
     value = (6 * rows[:, 0]).sin() + (rows[:, 1:] * 2 - 1).sum(1) / rows.shape[1] ** 0.5
     y = torch.bucketize(value, value.quantile(torch.linspace(0, 1, classes + 1).double()[1:-1]))
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(rows.shape[1], 32), nn.ReLU(), nn.Linear(32, classes)).double()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    model.requires_grad_(False).eval()
+    model = fitted(x, y, classes).requires_grad_(False)
     right = model(x).argmax(1) == y
     return model, x[right], y[right]
 
@@ -203,7 +196,7 @@ def test_what_any_part_breaks_the_whole_breaks(plane: tuple[nn.Module, Tensor, T
     ],
 )
 def test_what_a_fine_grid_breaks_is_broken(classes: int, norm: Norm, eps: float) -> None:
-    model, x, y = fitted(classes, (2,))
+    model, x, y = points(classes, (2,))
     x, y = x[:30], y[:30]
     line = torch.linspace(-eps, eps, 101, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)

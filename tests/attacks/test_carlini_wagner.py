@@ -8,6 +8,7 @@ import foolbox
 import pytest
 import torch
 from refusals import assert_refused_in_one_line
+from small_networks import fitted
 from torch import Tensor, nn
 
 from orat.attacks import CarliniWagner, Threat
@@ -31,15 +32,7 @@ def trained(classes: int, shape: tuple[int, ...] = (6,)) -> tuple[nn.Module, Ten
     x = torch.rand((300, *shape), generator=generator, dtype=torch.float64)
     total = x.flatten(1).sum(1)
     y = torch.bucketize(total, total.quantile(torch.linspace(0, 1, classes + 1).double()[1:-1]))
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 32), nn.ReLU(), nn.Linear(32, classes)).double()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    return model.eval(), x, y
+    return fitted(x, y, classes), x, y
 
 
 def distances(adv: Tensor, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from pyautoattack.fab_pt import FABAttack_PT
 from refusals import assert_refused_in_one_line
+from small_networks import linear
 from torch import Tensor, nn
 
 from orat.attacks import FAB, Threat
@@ -19,16 +20,6 @@ from orat.core.losses import margin
 NAMES = {"linf": "Linf", "l2": "L2", "l1": "L1"}
 DUALS = {"linf": 1, "l2": 2, "l1": float("inf")}
 RADII = {"linf": 0.05, "l2": 0.33, "l1": 1.1}  # where about half of the digits below stand
-
-
-def linear(weight: Tensor, bias: float, classes: int = 2) -> nn.Module:
-    """Class 1 leads class 0 by weight x + bias; the others are far behind."""
-    model = nn.Linear(len(weight), classes).to(weight.dtype)
-    with torch.no_grad():
-        model.weight.zero_()[1] = weight
-        model.bias.copy_(-1000 - torch.arange(classes))
-        model.bias[:2] = torch.tensor([0.0, bias])
-    return model.requires_grad_(False)
 
 
 @pytest.mark.parametrize("norm", NORMS)

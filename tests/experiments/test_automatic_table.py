@@ -10,8 +10,9 @@ import automatic
 import numpy as np
 import pytest
 import torch
+from human_labels import quality
 from quick_runs import NOISE, QUICK
-from scores import Oracle, Own, ScoutsAlone
+from scores import Corrected, Oracle, Own, ScoutsAlone, Weighing
 
 import orat
 from orat.core.console import SILENT
@@ -96,3 +97,24 @@ def test_scouts_alone_act_on_the_cross_fitted_predictions(tiny: str, tmp_path: P
     assert relabeled.any()
     assert torch.equal(state["labels"] != labels, relabeled)
     assert torch.equal(~state["keep"], verdict.flagged() & ~relabeled)
+
+
+def test_weights_are_chances_of_a_right_label_scaled_to_a_mean_of_one(tiny: str, tmp_path: Path) -> None:
+    run, folder = trained(tiny, tmp_path / "weights", Weighing(scout_epochs=16))
+    state, labels = folder.load_tensors("state"), prepare(run).train.labels
+    verdict = judge(folder.load_tensors("predictions")["log_probs"], labels, state["memory.average"].log_softmax(1))
+    right = 1 - state["verdict_p_wrong"].float()
+    assert verdict.trusted
+    torch.testing.assert_close(state["weights"], right / right.mean())
+    assert torch.equal(state["labels"], labels)
+    assert right[verdict.flagged()].max() < 0.5 < right.median()
+
+
+def test_a_corrected_run_learns_by_the_chances_of_the_cross_fitted_verdict(tiny: str, tmp_path: Path) -> None:
+    run, folder = trained(tiny, tmp_path / "corrected", Corrected(scout_epochs=16))
+    state, parts = folder.load_tensors("state"), prepare(run)
+    verdict = judge(folder.load_tensors("predictions")["log_probs"], parts.train.labels)
+    assert torch.equal(state["transition"], verdict.transition().float())
+    assert state["transition"].diagonal().max() < 1
+    found = quality(folder, parts.train.labels, parts.train.wrong)
+    assert found["last"]["cut"] == 0
