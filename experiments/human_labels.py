@@ -6,8 +6,8 @@
 
 The file of labels has `noisy` and `true`, in the order of the training images. The oracle removes exactly the wrong
 labels; `clean` is AT with all labels right. `half`, `remove`, `weigh` and `correct` are other uses of the verdict. Every
-finished run is a row with its accuracies on validation samples, whose labels are as noisy, and its correct test images
-are a file beside the rows. The page has paired differences of two arms on the same images.
+finished run is a row with its accuracies on validation samples, whose labels are as noisy but for `clean`, and its correct
+test images are a file beside the rows. The page has paired differences of two arms on the same images.
 """
 
 from __future__ import annotations
