@@ -5,9 +5,10 @@
     python experiments/human_labels.py --page --out results/human-labels.json
 
 The file of labels has `noisy` and `true`, in the order of the training images. The oracle removes exactly the wrong
-labels; `clean` is AT with all labels right. `half`, `remove`, `weigh` and `correct` are other uses of the verdict. Every
-finished run is a row with its accuracies on validation samples, whose labels are as noisy but for `clean`, and its correct
-test images are a file beside the rows. The page has paired differences of two arms on the same images.
+labels; `clean` is AT with all labels right. `half`, `remove`, `weigh`, `correct`, `soft` and `expected` are other uses of
+the verdict. Every finished run is a row with its accuracies on validation samples, whose labels are as noisy but for
+`clean`, and its correct test images are a file beside the rows. The page has paired differences of two arms on the same
+images.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from markdown import table_head, table_line
-from scores import Corrected, Oracle, Weighing
+from scores import Corrected, Expected, Oracle, Weighing
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
 
@@ -37,11 +38,12 @@ from orat.training.setup import prepare
 
 ARMS: dict[str, Method] = {
     "at": AT(), "automatic": ORAT(), "half": ORAT(confidence=0.5), "remove": ORAT(confidence=1.0), "weigh": Weighing(),
-    "correct": Corrected(), "oracle": Oracle(), "clean": AT(),
+    "correct": Corrected(), "soft": Expected(), "expected": Expected(every=True), "oracle": Oracle(), "clean": AT(),
 }  # fmt: skip
 NAMES = {
     "at": "AT", "automatic": "ORAT (automatic)", "half": "ORAT (automatic), relabeling above a confidence of one half",
     "remove": "ORAT (automatic), removing only", "weigh": "ORAT (automatic), weights", "correct": "AT, corrected loss",
+    "soft": "AT, expected loss of flagged samples", "expected": "AT, expected loss of all samples",
     "oracle": "oracle, removing", "clean": "AT, all labels right",
 }  # fmt: skip
 COLUMNS = {"natural": "Natural", "pgd20": "PGD-20", "autoattack": "AutoAttack"}
@@ -102,11 +104,17 @@ def row_of(arguments: argparse.Namespace, cell: Cell, result: Row) -> Row:
     file = masks_beside(arguments.out) / f"{cell.columns['arm']}-{cell.columns['seed']}.npz"
     file.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(file, **{name: np.packbits(mask.numpy()) for name, mask in right.items()})
-    row = {name: round(100 * float(mask.double().mean()), 2) for name, mask in right.items()}
-    row |= {"validation": folder.history()[-1].get("validation")}
+    row: Row = {name: round(100 * float(mask.double().mean()), 2) for name, mask in right.items()}
+    row |= {"validation": validated(folder.history())}
     row |= {"images": {name: len(mask) for name, mask in right.items()}}
     row |= {name: result[name] for name in ("run", "seconds", "outliers", "corrections")}
     return row | quality(folder, parts.train.labels, parts.train.wrong)
+
+
+def validated(history: Sequence[Row]) -> dict[str, float]:
+    """The accuracies on validation samples, averaged over the last tenth of the epochs."""
+    last = [record["validation"] for record in history[-(len(history) // 10 or 1) :]]
+    return {name: round(100 * float(np.mean([values[name] for values in last])), 2) for name in last[0]}
 
 
 def quality(folder: RunFolder, labels: Tensor, wrong: Tensor | None) -> Row:

@@ -14,7 +14,8 @@ from orat.methods import AT, ORAT
 from orat.methods.automatic import AutomaticRange, PredictionTable
 from orat.methods.base import Decision, Scouts, Setting, State, Step
 from orat.methods.ranked_range import Fold, enough_epochs
-from orat.noise.judge import judge
+from orat.noise.evidence import evidence
+from orat.noise.judge import between, finite, judge
 
 
 class Kept(Fold):
@@ -188,3 +189,50 @@ class Corrected(ORAT):
         """The mean corrected loss after the attack."""
         logits = step.model(step.adversary(step.batch.x, step.batch.y)).float()
         return step.state(noisy_cross_entropy(logits, step.batch.y, step.state.transition), step.batch.id)
+
+
+def right_classes(predictions: Tensor, labels: Labels) -> Tensor:
+    """The chance (n, classes) of each class to be the right one, by the verdict on these predictions."""
+    sets = finite(predictions).reshape(-1, *predictions.shape[-2:])
+    verdict, given = judge(predictions, labels), labels[:, None]
+    if not verdict.trusted:
+        return torch.nn.functional.one_hot(labels, sets.shape[-1]).float()
+    posterior = evidence(sets.mean(0).log_softmax(1), labels, between(sets)).posterior.scatter(1, given, 0.0)
+    others = posterior / posterior.sum(1, keepdim=True).clamp(min=1e-300)
+    p_wrong = verdict.p_wrong[:, None]
+    return (p_wrong * others).scatter(1, given, 1 - p_wrong).float()
+
+
+class Chances(Fold):
+    """The chance of each class to be the right one, by sample."""
+
+    def __init__(self, chances: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("chances", chances)
+
+    def forward(self, losses: PerSample, ids: Indices) -> Scalar:
+        """The mean of all samples."""
+        return losses.mean()
+
+
+@dataclass(frozen=True)
+class Expected(ORAT):
+    """AT with the expected loss over the right class, for flagged samples or for all."""
+
+    every: bool = False
+
+    def start(self, setting: Setting) -> State:
+        """The chances by the verdict of the scout networks; given labels where they are not doubted."""
+        assert setting.predictions is not None
+        assert setting.labels is not None
+        chances = right_classes(setting.predictions, setting.labels)
+        if not self.every:
+            kept = ~judge(setting.predictions, setting.labels).flagged()
+            chances[kept] = torch.nn.functional.one_hot(setting.labels[kept], setting.classes).float()
+        return Chances(chances)
+
+    def loss(self, step: Step) -> Scalar:
+        """The mean expected loss after an attack on the likeliest class."""
+        chances = step.state.chances[step.batch.id]
+        logits = step.model(step.adversary(step.batch.x, chances.argmax(1))).float()
+        return step.state(-(chances * logits.log_softmax(1)).sum(1), step.batch.id)
