@@ -20,7 +20,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from scores import Oracle, Own, ScoutsAlone
+from scores import Oracle, Own, Used
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
 
@@ -39,13 +39,15 @@ from orat_paper.reproduce.artifacts import table
 COLUMNS = ("natural", "fgsm", "pgd20", "cw", "autoattack")
 AUTOMATIC: dict[str, Method] = {  # ORAT (automatic), and the same with one part exchanged
     "automatic": ORAT(),
-    "cut-only": ORAT(confidence=1.0),
-    "scouts-alone": ScoutsAlone(),
+    "scouts-alone": Used(),
+    "flagged": Used(use="flagged"),
+    "removed": Used(use="removed"),
+    "relabeled": Used(use="relabeled"),
+    "weighed": Used(use="weighed"),
     "own-natural": Own(),
     "own-adversarial": Own(attacked=True),
     "few-epochs": ORAT(scout_epochs=4),
     "many-epochs": ORAT(scout_epochs=36),
-    "surer": ORAT(confidence=0.98),
 }
 RANKED = {"told": 1.0, "told-k95": 0.95, "told-k90": 0.9, "told-k80": 0.8}  # exact ranks with m; k as a share
 ARMS = ("at", "published", "paper", "oracle", *RANKED, *AUTOMATIC)

@@ -5,8 +5,8 @@
     python experiments/human_labels.py --page --out results/human-labels.json
 
 The file of labels has `noisy` and `true`, in the order of the training images. The oracle removes exactly the wrong
-labels; `clean` is AT with all labels right. `half`, `remove`, `weigh`, `correct`, `soft` and `expected` are other uses of
-the verdict. Every finished run is a row with its accuracies on validation samples, whose labels are as noisy but for
+labels; `clean` is AT with all labels right. The arms from `expected` to `corrected` are other uses of the verdict of the
+scout networks. Every finished run is a row with its accuracies on validation samples, whose labels are as noisy but for
 `clean`, and its correct test images are a file beside the rows. The page has paired differences of two arms on the same
 images.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from markdown import table_head, table_line
-from scores import Corrected, Expected, Oracle, Weighing
+from scores import Corrected, Oracle, Used
 from study import Cell, Row, add_flags, fields_of, fill, is_known, mask_file
 from torch import Tensor
 
@@ -37,17 +37,21 @@ from orat.training.run_folder import RunFolder
 from orat.training.setup import prepare
 
 ARMS: dict[str, Method] = {
-    "at": AT(), "automatic": ORAT(), "half": ORAT(confidence=0.5), "remove": ORAT(confidence=1.0), "weigh": Weighing(),
-    "correct": Corrected(), "soft": Expected(), "expected": Expected(every=True), "oracle": Oracle(), "clean": AT(),
+    "at": AT(), "automatic": ORAT(), "expected": Used(), "flagged": Used(use="flagged"), "removed": Used(use="removed"),
+    "relabeled": Used(use="relabeled"), "weighed": Used(use="weighed"), "corrected": Corrected(), "oracle": Oracle(),
+    "clean": AT(),
 }  # fmt: skip
 NAMES = {
-    "at": "AT", "automatic": "ORAT (automatic)", "half": "ORAT (automatic), relabeling above a confidence of one half",
-    "remove": "ORAT (automatic), removing only", "weigh": "ORAT (automatic), weights", "correct": "AT, corrected loss",
-    "soft": "AT, expected loss of flagged samples", "expected": "AT, expected loss of all samples",
-    "oracle": "oracle, removing", "clean": "AT, all labels right",
+    "at": "AT", "automatic": "ORAT (automatic)", "expected": "expected losses, scouts alone",
+    "flagged": "expected losses of flagged samples", "removed": "flagged samples removed",
+    "relabeled": "flagged samples relabeled if sure, else removed", "weighed": "samples weighted",
+    "corrected": "corrected loss", "oracle": "oracle, removing", "clean": "AT, all labels right",
 }  # fmt: skip
 COLUMNS = {"natural": "Natural", "pgd20": "PGD-20", "autoattack": "AutoAttack"}
-PAIRS = (("automatic", "at"), ("automatic", "oracle"), ("automatic", "remove"), ("oracle", "at"))
+PAIRS = (
+    ("automatic", "at"), ("automatic", "oracle"), ("automatic", "clean"), ("oracle", "at"), ("expected", "at"),
+    ("expected", "relabeled"), ("expected", "flagged"),
+)  # fmt: skip
 Z95 = 1.96
 
 

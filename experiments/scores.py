@@ -11,11 +11,10 @@ from torch import Tensor
 from orat.core.losses import cross_entropy, noisy_cross_entropy
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods import AT, ORAT
-from orat.methods.automatic import AutomaticRange, PredictionTable
+from orat.methods.automatic import ExpectedLoss, PredictionTable
 from orat.methods.base import Decision, Scouts, Setting, State, Step
 from orat.methods.ranked_range import Fold, enough_epochs
-from orat.noise.evidence import evidence
-from orat.noise.judge import between, finite, judge
+from orat.noise.judge import Verdict, judge
 
 
 class Kept(Fold):
@@ -115,50 +114,63 @@ class Own(ORAT):
         return step.state(cross_entropy(logits, y), step.batch.id)
 
 
-class FirstVerdict(AutomaticRange):
-    """Flags and relabels by the cross-fitted predictions alone."""
-
-    def __init__(self, predictions: Tensor, labels: Labels, confidence: float) -> None:
-        super().__init__(predictions, labels, confidence)
-        self.apply_verdict(may_relabel=True)
+class FirstVerdict(ExpectedLoss):
+    """The chances by the cross-fitted predictions alone."""
 
     def end_epoch(self) -> dict[str, float]:
         """Keeps the verdict."""
-        verdict = self.verdict()
-        numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
-        return numbers | {"cut": int(self.cut().sum())}
+        return self.numbers()
+
+
+class OtherUse(FirstVerdict):
+    """Another use of the verdict: flagged samples `removed`, or `relabeled` if sure, or all samples `weighed`."""
+
+    def __init__(self, predictions: Tensor, labels: Labels, use: str, confidence: float) -> None:
+        super().__init__(predictions, labels)
+        verdict, flagged = self.verdict(), self.cut()
+        most, likeliest = verdict.others.max(1)
+        sure = flagged & (verdict.p_wrong * most > confidence) & (use == "relabeled")
+        weights = 1 - self.chance if use == "weighed" else (~flagged | sure).float()
+        self.register_buffer("weights", weights * (len(weights) / weights.sum()))
+        self.register_buffer("labels", torch.where(sure, likeliest, labels))
+
+    def attacked(self, batch: Batch) -> Labels:
+        """The labels that are learned."""
+        return self.get_buffer("labels")[batch.id]
+
+    def losses(self, logits: Logits, batch: Batch) -> PerSample:
+        """The weighted cross-entropy of these labels."""
+        return self.get_buffer("weights")[batch.id] * cross_entropy(logits, self.attacked(batch))
+
+    def decision(self) -> Decision:
+        """Removes and relabels."""
+        return Decision(self.get_buffer("weights") != 0, self.get_buffer("labels"))
+
+
+class FlaggedAlone(FirstVerdict):
+    """Expected losses of flagged samples; all others are learned with their given labels."""
+
+    def keep_verdict(self, verdict: Verdict) -> None:
+        """Takes the given labels of other samples as right."""
+        super().keep_verdict(verdict)
+        self.chance.mul_(self.cut())
 
 
 @dataclass(frozen=True)
-class ScoutsAlone(ORAT):
-    """ORAT (automatic) without the network's own predictions."""
+class Used(ORAT):
+    """ORAT (automatic) with another use of the verdict of the scout networks; the network itself is not heard."""
+
+    use: str = "expected"
+    confidence: float = 0.9  # least chance of a class to relabel a sample
 
     def start(self, setting: Setting) -> State:
         """The verdict of the scout networks."""
         assert setting.predictions is not None
         assert setting.labels is not None
-        return FirstVerdict(setting.predictions, setting.labels, self.confidence)
-
-
-class Weights(AutomaticRange):
-    """Every sample counts by its chance of a right label; none is relabeled."""
-
-    def apply_verdict(self, may_relabel: bool) -> None:
-        """Weighs the samples by a trusted verdict."""
-        verdict = self.verdict()
-        right = 1 - verdict.p_wrong.float() * verdict.trusted
-        self.weights.copy_(right * (self.n / right.sum()))
-
-
-@dataclass(frozen=True)
-class Weighing(ORAT):
-    """ORAT (automatic) with weights in place of removing and relabeling."""
-
-    def start(self, setting: Setting) -> State:
-        """The weights by the verdict of the scout networks."""
-        assert setting.predictions is not None
-        assert setting.labels is not None
-        return Weights(setting.predictions, setting.labels, confidence=1.0)
+        known = setting.predictions, setting.labels
+        if self.use in ("expected", "flagged"):
+            return FirstVerdict(*known) if self.use == "expected" else FlaggedAlone(*known)
+        return OtherUse(*known, self.use, self.confidence)
 
 
 class GivenChances(Fold):
@@ -189,50 +201,3 @@ class Corrected(ORAT):
         """The mean corrected loss after the attack."""
         logits = step.model(step.adversary(step.batch.x, step.batch.y)).float()
         return step.state(noisy_cross_entropy(logits, step.batch.y, step.state.transition), step.batch.id)
-
-
-def right_classes(predictions: Tensor, labels: Labels) -> Tensor:
-    """The chance (n, classes) of each class to be the right one, by the verdict on these predictions."""
-    sets = finite(predictions).reshape(-1, *predictions.shape[-2:])
-    verdict, given = judge(predictions, labels), labels[:, None]
-    if not verdict.trusted:
-        return torch.nn.functional.one_hot(labels, sets.shape[-1]).float()
-    posterior = evidence(sets.mean(0).log_softmax(1), labels, between(sets)).posterior.scatter(1, given, 0.0)
-    others = posterior / posterior.sum(1, keepdim=True).clamp(min=1e-300)
-    p_wrong = verdict.p_wrong[:, None]
-    return (p_wrong * others).scatter(1, given, 1 - p_wrong).float()
-
-
-class Chances(Fold):
-    """The chance of each class to be the right one, by sample."""
-
-    def __init__(self, chances: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("chances", chances)
-
-    def forward(self, losses: PerSample, ids: Indices) -> Scalar:
-        """The mean of all samples."""
-        return losses.mean()
-
-
-@dataclass(frozen=True)
-class Expected(ORAT):
-    """AT with the expected loss over the right class, for flagged samples or for all."""
-
-    every: bool = False
-
-    def start(self, setting: Setting) -> State:
-        """The chances by the verdict of the scout networks; given labels where they are not doubted."""
-        assert setting.predictions is not None
-        assert setting.labels is not None
-        chances = right_classes(setting.predictions, setting.labels)
-        if not self.every:
-            kept = ~judge(setting.predictions, setting.labels).flagged()
-            chances[kept] = torch.nn.functional.one_hot(setting.labels[kept], setting.classes).float()
-        return Chances(chances)
-
-    def loss(self, step: Step) -> Scalar:
-        """The mean expected loss after an attack on the likeliest class."""
-        chances = step.state.chances[step.batch.id]
-        logits = step.model(step.adversary(step.batch.x, chances.argmax(1))).float()
-        return step.state(-(chances * logits.log_softmax(1)).sum(1), step.batch.id)

@@ -21,6 +21,11 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
     return functional.cross_entropy(logits, labels, reduction="none")
 
 
+def expected_cross_entropy(logits: Logits, chances: Tensor) -> PerSample:
+    """The cross-entropy of each sample over its right class, by the chance of each class (n, classes)."""
+    return functional.cross_entropy(logits, chances.to(logits.dtype), reduction="none")
+
+
 def noisy_cross_entropy(logits: Logits, labels: Labels, transition: Tensor) -> PerSample:
     """The cross-entropy of given labels, drawn from the row of the right class in `transition` (classes, classes).
 

@@ -1,4 +1,4 @@
-"""ORAT (automatic): labels are judged by cross-fitted predictions and by the network, then removed or relabeled.
+"""ORAT (automatic): labels are judged by cross-fitted predictions and by the network, and learned by their chances.
 
 The score that ranks and the loss that is minimized are two things. Under a strong attack, the loss does not tell a
 wrong label from a hard sample; predictions on natural inputs, averaged over epochs, do.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from orat.core.losses import expected_cross_entropy
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods.base import Decision, SampleTable
 from orat.methods.ranked_range import Fold
-from orat.noise.judge import Verdict, judge
+from orat.noise.judge import DOUBTED, Verdict, judge
 
 MEMORY = 0.7  # weight of former epochs in averaged predictions
+FEWEST_FLAGS = 0.01  # share of flagged labels below which all labels are learned as given: right labels are flagged too
 
 
 class PredictionTable(SampleTable):
@@ -49,37 +51,41 @@ def average(log_probs: Tensor) -> Tensor:
     return log_probs.double().reshape(-1, *log_probs.shape[-2:]).mean(0).log_softmax(-1)
 
 
-class AutomaticRange(Fold):
-    """The mean of the losses without those of removed samples; relabeled samples are learned as their new class.
+class ExpectedLoss(Fold):
+    """The mean of the expected losses: each class counts by its chance to be the right one, by a verdict on the labels.
 
     Cross-fitted predictions judge first. The network itself is heard after its first epoch, and whenever it has been
     trained for twice as long; its predictions on attacked inputs cost nothing.
     """
 
-    predictions: Tensor  # cross-fitted, (n, classes) or (sets, n, classes)
     given: Tensor
-    weights: Tensor
-    relabeled: Tensor
+    chance: Tensor  # (n,) that the given label is wrong
 
-    def __init__(self, predictions: Tensor, labels: Labels, confidence: float) -> None:
+    def __init__(self, predictions: Tensor, labels: Labels) -> None:
         super().__init__()
-        n, classes = predictions.shape[-2:]
-        self.n, self.confidence, self.epochs = n, confidence, 0
-        self.memory = PredictionTable(n, classes, times_cut=torch.tensor(0))  # of the network
+        self.epochs = 0
+        self.memory = PredictionTable(len(labels), predictions.shape[-1], times_cut=torch.tensor(0))  # of the network
         self.register_buffer("predictions", predictions, persistent=False)  # they have a file of their own
         self.register_buffer("given", labels, persistent=False)
-        self.register_buffer("weights", torch.ones(n))  # in the mean; 0 for removed samples
-        self.register_buffer("relabeled", torch.zeros(n, dtype=torch.bool))
+        self.register_buffer("chance", torch.zeros(len(labels)))
         self.keep_verdict(judge(predictions, labels))
-        self.apply_verdict(may_relabel=False)
 
     def forward(self, losses: PerSample, ids: Indices) -> Scalar:
-        """The mean of the losses without those of removed samples."""
-        return (self.weights[ids].to(losses.dtype) * losses).mean()
+        """The mean of all samples."""
+        return losses.mean()
 
-    def learned(self, batch: Batch) -> Labels:
-        """The labels to learn: the predicted class of relabeled samples, else the given label."""
-        return torch.where(self.relabeled[batch.id], self.get_buffer("verdict_predicted")[batch.id], batch.y)
+    def losses(self, logits: Logits, batch: Batch) -> PerSample:
+        """The expected cross-entropy of each sample over its right class."""
+        return expected_cross_entropy(logits, self.chances(batch))
+
+    def attacked(self, batch: Batch) -> Labels:
+        """The likeliest classes."""
+        return self.chances(batch).argmax(1)
+
+    def chances(self, batch: Batch) -> Tensor:
+        """The chance of each class to be the right one, (n, classes)."""
+        wrong, others = self.chance[batch.id, None], self.get_buffer("verdict_others")[batch.id]
+        return (wrong * others).scatter(1, batch.y[:, None], 1 - wrong)
 
     @torch.no_grad()
     def observe(self, batch: Batch, logits: Logits) -> None:
@@ -92,26 +98,23 @@ class AutomaticRange(Fold):
         self.memory["times_cut"].add_(self.cut())
         self.epochs += 1
         if self.epochs.bit_count() == 1:  # epochs 1, 2, 4, 8, ...
-            self.keep_verdict(judge(self.predictions, self.given, self.memory.log_probs()))
-            self.apply_verdict(may_relabel=True)
+            self.keep_verdict(judge(self.get_buffer("predictions"), self.given, self.memory.log_probs()))
+        return self.numbers()
+
+    def numbers(self) -> dict[str, float]:
+        """The estimates for the record of an epoch."""
         verdict = self.verdict()
         numbers = {"noise_rate": verdict.noise_rate, "error": verdict.error, "reliability": verdict.reliability}
         return numbers | {"cut": int(self.cut().sum())}
 
-    def apply_verdict(self, may_relabel: bool) -> None:
-        """Removes flagged samples, or relabels them where the verdict is confident."""
-        verdict = self.verdict()
-        flagged = verdict.flagged()
-        relabeled = flagged & (verdict.confidence.float() > self.confidence) & may_relabel
-        learned = ~flagged | relabeled
-        self.weights.copy_(learned * (self.n / learned.sum()))
-        self.relabeled.copy_(relabeled)
-
     def keep_verdict(self, verdict: Verdict) -> None:
-        """Stores a verdict in buffers, which keep their place for a recorded step."""
+        """Stores a verdict and the chances that are learned, in buffers, which keep their place for a recorded step."""
         for name, value in verdict.tensors().items():
             buffer = f"verdict_{name}"
             self.get_buffer(buffer).copy_(value) if buffer in self._buffers else self.register_buffer(buffer, value)
+        flagged = verdict.flagged()
+        chance = torch.where(flagged, verdict.p_wrong, verdict.p_wrong.clamp(max=DOUBTED))
+        self.chance.copy_(chance * (flagged.double().mean() >= FEWEST_FLAGS))
 
     def verdict(self) -> Verdict:
         """The last verdict on all labels."""
@@ -119,15 +122,14 @@ class AutomaticRange(Fold):
         return Verdict.of(self.given, {name.removeprefix("verdict_"): value for name, value in buffers.items()})
 
     def cut(self) -> Tensor:
-        """The samples that are not learned with their given label, (n,) bool."""
-        return (self.weights == 0) | self.relabeled
+        """The samples whose given label is learned as wrong, (n,) bool."""
+        return self.chance > DOUBTED
 
     def decision(self) -> Decision:
-        """Removes and relabels by the last verdict."""
-        keep = self.weights != 0
-        if self.confidence == 1:
-            return Decision(keep)
-        return Decision(keep, torch.where(self.relabeled, self.get_buffer("verdict_predicted"), self.given))
+        """Removes no sample, and takes the likeliest other class of flagged samples for their label."""
+        flagged = self.cut()
+        labels = torch.where(flagged, self.get_buffer("verdict_others").argmax(1), self.given)
+        return Decision(torch.ones_like(flagged), labels)
 
     def warning(self) -> str | None:
         """Warns of predictions that are too unreliable to judge labels."""

@@ -279,6 +279,12 @@ def check_counts(setting: Setting, method: str) -> None:
 def method_of(name: str, values: dict[str, Any]) -> Method:
     """The method of a record: built in, of an imported class, or the fields alone; a record never imports code."""
     if name in METHODS:
+        known = {one.name for one in fields(METHODS[name])}
+        if other := next((field for field in values if field not in known), None):
+            raise InputError(
+                f"the run is from another version of orat, where {name} had {other}: use that version, or train again "
+                "in a new folder"
+            )
         return METHODS[name](**values)
     if ":" not in name.strip(":"):
         raise unknown("method", name, METHODS)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orat.core.errors import InputError
-from orat.core.losses import cross_entropy
 from orat.core.options import option
 from orat.core.types import Scalar
-from orat.methods.automatic import AutomaticRange
+from orat.methods.automatic import ExpectedLoss
 from orat.methods.base import Scouts, Setting, State, Step
 from orat.methods.ranked_range import Ranked
 
@@ -19,7 +18,6 @@ class ORAT(Ranked):
     """ORAT (Hu et al., 2023): the ranked range of the losses of the attacked inputs; without m, labels are judged."""
 
     finds_m: ClassVar[bool] = True
-    confidence: float = option(0.9, "without m: least confidence to relabel a sample; 1: never", least=0.5, most=1)
     scout_model: str | None = option(
         None, "without m: the scout networks", unset="quick_cnn, or the run's if that is cheaper"
     )
@@ -46,11 +44,11 @@ class ORAT(Ranked):
             return super().start(setting)
         assert setting.predictions is not None
         assert setting.labels is not None
-        return AutomaticRange(setting.predictions, setting.labels, self.confidence)
+        return ExpectedLoss(setting.predictions, setting.labels)
 
     def loss(self, step: Step) -> Scalar:
-        """The ranked range after the attack, of the labels that the state gives."""
-        labels = step.state.learned(step.batch)
-        logits = step.model(step.adversary(step.batch.x, labels))
-        step.state.observe(step.batch, logits)
-        return step.state(cross_entropy(logits, labels), step.batch.id)
+        """The ranked range of the losses after the attack, or their mean by the chances of a verdict."""
+        state, batch = step.state, step.batch
+        logits = step.model(step.adversary(batch.x, state.attacked(batch)))
+        state.observe(batch, logits)
+        return state(state.losses(logits, batch), batch.id)

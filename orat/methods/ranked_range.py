@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from orat.core.errors import InputError
+from orat.core.losses import cross_entropy
 from orat.core.options import option
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods.base import Decision, Method, SampleTable, Setting, State, burn_in_option
@@ -65,9 +66,13 @@ def minmax(losses: PerSample, lower: Tensor, width: Tensor, n: int, k: int, m: i
 class Fold(State):
     """A state that turns the losses of a batch into one number."""
 
-    def learned(self, batch: Batch) -> Labels:
-        """The labels to learn, which are the given ones."""
+    def attacked(self, batch: Batch) -> Labels:
+        """The labels whose loss the attack increases, which are the given ones."""
         return batch.y
+
+    def losses(self, logits: Logits, batch: Batch) -> PerSample:
+        """The losses of the attacked samples: the cross-entropy of the given labels."""
+        return cross_entropy(logits, batch.y)
 
     def observe(self, batch: Batch, logits: Logits) -> None:
         """Takes note of the logits of the attacked batch."""

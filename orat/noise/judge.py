@@ -40,7 +40,7 @@ class Verdict:
     p_wrong: Tensor  # (n,) probability that the label is wrong
     score: Tensor  # (n,) ranks the labels, most likely wrong first
     predicted: Tensor  # (n,) predicted class
-    confidence: Tensor  # (n,) probability that the predicted class is right and the label wrong; 0 where both agree
+    others: Tensor  # (n, classes) probability of each other class if the label is wrong; 0 for the label
     noise_matrix: Tensor  # (classes, classes) share of each given label (row) that belongs to each class (column)
     noise_rate: float  # share of wrong labels
     error: float  # standard error of the noise rate
@@ -63,6 +63,11 @@ class Verdict:
     def trusted(self) -> bool:
         """Whether labels may be changed by this verdict."""
         return self.reason is None
+
+    def chances(self) -> Tensor:
+        """The chance of each class to be the right one, (n, classes)."""
+        p_wrong, given = self.p_wrong[:, None], self.labels[:, None]
+        return (p_wrong * self.others).scatter(1, given, 1 - p_wrong)
 
     def transition(self) -> Tensor:
         """The chance (classes, classes) of each given label (column) of the samples of each class (row).
@@ -140,7 +145,7 @@ def verdict_of(sets: Tensor, labels: Labels) -> Verdict:
         p_wrong=p_wrong,
         score=score_of(p_wrong, mean, labels),
         predicted=predicted,
-        confidence=p_wrong * others.gather(1, predicted[:, None]).squeeze(1),
+        others=others.float(),
         noise_matrix=matrix,
         noise_rate=rate,
         error=(sampling**2 + doubt**2) ** 0.5,
@@ -173,9 +178,7 @@ def heard(verdict: Verdict, log_probs: Tensor, witness: Tensor) -> Verdict:
     doubt = (1 / behind).clamp(MIN_DOUBT, MAX_DOUBT)
     prior = 1 - verdict.noise_matrix.diagonal()[labels]
     p_wrong = combine(verdict.p_wrong, found.p_wrong, prior, doubt, weight)
-    agreed = (log_probs + weight * witness).argmax(1) == verdict.predicted
-    confidence = verdict.confidence / verdict.p_wrong.clamp(min=1e-300) * p_wrong * agreed
-    return replace(verdict, p_wrong=p_wrong, score=score_of(p_wrong, log_probs, labels), confidence=confidence)
+    return replace(verdict, p_wrong=p_wrong, score=score_of(p_wrong, log_probs, labels))
 
 
 def resolution(sizes: Tensor) -> float:

@@ -31,6 +31,8 @@ STEEPEST = 30.0  # exponent at most
 ROUNDS, TRIAL_ROUNDS = 80, 30  # of L-BFGS
 RIDGE_RATES, RIDGE_NEIGHBORS, RIDGE_PRIOR, RIDGE_USUAL, RIDGE_SHARPNESS, RIDGE_BORDER = 0.5, 5.0, 2.0, 1.0, 1.0, 0.05
 POOR = 0.25  # mistaken predictions from which many mistakes near borders are no explanation: every border is near
+LOST = 0.25  # latent labels of a class, relative to its given labels, below which the class counts as lost
+KEEPING = 0.03  # weight of the squared log-frequencies of latent labels, relative to given ones, once a class is lost
 RARE_BORDER, USUAL_BORDER, MOST_BORDER = -3.0, 1.5, 2.0  # log-weight of mistakes near a border: of scripts, of people
 
 
@@ -73,16 +75,23 @@ def tempered(log_probs: Tensor, labels: Labels) -> Tensor:
 
 
 def fitted(z: Tensor, labels: Labels) -> Rates:
+    """The parameters of the highest likelihood; where a class gets lost, those that also keep all classes."""
+    rates = likeliest(z, labels, 0.0)
+    kept = frequencies(joint_chances(rates, z, labels), labels)
+    return likeliest(z, labels, KEEPING) if bool((kept < LOST).any()) else rates
+
+
+def likeliest(z: Tensor, labels: Labels, keeping: float) -> Rates:
     """The parameters of the highest likelihood: the best start with few and with many mistakes near borders."""
     few, found = slice(MOST_TRIED), []
     for border in (RARE_BORDER, USUAL_BORDER):
         begun = [start._replace(border=start.border + border) for start in starts(z, labels)]
-        tried = [fit_from(start, z[few], labels[few], TRIAL_ROUNDS) for start in begun]
-        best = min(tried, key=lambda rates: float(surprise(rates, z[few], labels[few])))
-        found.append(fit_from(best, z, labels, ROUNDS))
+        tried = [fit_from(start, z[few], labels[few], TRIAL_ROUNDS, keeping) for start in begun]
+        best = min(tried, key=lambda rates: float(surprise(rates, z[few], labels[few], keeping)))
+        found.append(fit_from(best, z, labels, ROUNDS, keeping))
     if mistaken(found[0], z, labels) > POOR:
         return found[0]
-    return min(found, key=lambda rates: float(surprise(rates, z, labels)))
+    return min(found, key=lambda rates: float(surprise(rates, z, labels, keeping)))
 
 
 def mistaken(rates: Rates, z: Tensor, labels: Labels) -> float:
@@ -92,14 +101,23 @@ def mistaken(rates: Rates, z: Tensor, labels: Labels) -> float:
     return 1 - float((right * (z.argmax(1) == labels)).sum() / right.sum())
 
 
-def fit_from(start: Rates, z: Tensor, labels: Labels, rounds: int) -> Rates:
+def frequencies(joint: Tensor, labels: Labels) -> Tensor:
+    """The latent labels of each class with labels, relative to its given labels, by joint chances (n, classes)."""
+    counts = torch.bincount(labels, minlength=joint.shape[1])
+    latent = (joint / joint.sum(1, keepdim=True).clamp(min=1e-300)).sum(0)
+    return latent[counts > 0].clamp(min=1e-9) / counts[counts > 0]
+
+
+def fit_from(start: Rates, z: Tensor, labels: Labels, rounds: int, keeping: float) -> Rates:
     """The parameters of the highest likelihood near a start."""
-    return Rates(*minimized(start, lambda *values: surprise(Rates(*values), z, labels), rounds))
+    return Rates(*minimized(start, lambda *values: surprise(Rates(*values), z, labels, keeping), rounds))
 
 
-def surprise(rates: Rates, z: Tensor, labels: Labels) -> Tensor:
-    """The mean negative log-likelihood of the given labels, with the penalty."""
-    return -joint_chances(rates, z, labels).sum(1).clamp(min=1e-300).log().mean() + ridge(rates) / len(z)
+def surprise(rates: Rates, z: Tensor, labels: Labels, keeping: float) -> Tensor:
+    """The mean negative log-likelihood of the given labels, with penalties; `keeping` weighs that of lost classes."""
+    joint = joint_chances(rates, z, labels)
+    value = -joint.sum(1).clamp(min=1e-300).log().mean() + ridge(rates) / len(z)
+    return value + keeping * frequencies(joint, labels).log().square().mean() if keeping else value
 
 
 def starts(z: Tensor, labels: Labels) -> list[Rates]:

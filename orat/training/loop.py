@@ -25,7 +25,7 @@ from orat.training.run_folder import Folder
 from orat.training.scouts import scout_learner, scout_loader
 from orat.training.setup import Parts
 
-FORMAT = 11  # of checkpoints; a checkpoint of another format comes from other steps
+FORMAT = 12  # of checkpoints; a checkpoint of another format comes from other steps
 CROSS_FITTING, TRAINING = "cross-fitting", "training"  # the stages of a run
 
 T = TypeVar("T")

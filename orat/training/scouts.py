@@ -27,7 +27,9 @@ from orat.training.setup import Parts
 
 WARMUP = 0.5  # epochs in which the rate rises
 FALLING = 1 / 3  # share of the epochs in which the rate falls to zero
+TINY, NEVER = 1e-12, -1e4  # smallest share in a logarithm; log-probability for a sample that does not count
 CHANGED, FEW = 0.1, 0.002  # of a settled verdict: changed flags at most, as shares of the flags and of the samples
+BALANCE = 0.3  # weight of predicted classes that are rarer than their labels
 HIGHER = 0.02  # the reliability of a settled verdict above that of the verdict before, at most
 
 
@@ -48,6 +50,7 @@ class ScoutLearner(Learner):
         super().__init__(run, nn.ModuleDict({"networks": networks, "table": table}), groups, device)
         self.modules.register_buffer("transition", torch.eye(classes, device=device))
         self.plan, self.table, self.labels = plan, table, labels
+        self.shares = learned_shares(labels, classes, plan)
         self.epochs, self.batch_size = plan.epochs, plan.batch_size
         self.falls = (1 - FALLING) * plan.epochs  # epochs before the rate falls
         self.forms = [Views(network, form, run.precision, attacked=False) for network in networks]
@@ -77,7 +80,7 @@ class ScoutLearner(Learner):
         """The mean loss of all networks; the predictions of the batch are stored."""
         usual = len(batch.y) == self.batch_size
         networks = [views.at(usual).model for views in self.forms]
-        loss, logits, batch = lesson(networks, batch, self.transition, self.plan.sets)
+        loss, logits, batch = lesson(networks, batch, self.transition, self.shares, self.plan.sets)
         self.table.put(batch.id, latest=logits)
         return loss
 
@@ -133,10 +136,11 @@ def is_due(epoch: int) -> bool:
 
 
 def lesson(
-    networks: Sequence[nn.Module], batch: Batch, transition: Tensor, sets: int = 1
+    networks: Sequence[nn.Module], batch: Batch, transition: Tensor, shares: Tensor, sets: int = 1
 ) -> tuple[Scalar, Tensor, Batch]:
     """The loss of all networks on a batch, the logits (n, sets, classes) of its samples, and the batch in their order.
 
+    Classes that a network predicts more rarely than their shares (folds, classes) of its labels are a part of its loss.
     Batches have about as many samples of each fold. Surplus samples of a fold are left out, and their logits are NaN.
     The value is the mean of the networks' losses; the gradient is that of each network's own loss.
     """
@@ -150,13 +154,31 @@ def lesson(
             logits = network(picked(batch.x, order[:sets])).float()
         predicted.append(logits.split([place.stop - place.start for place in order[:sets]]))
         learned = network(picked(batch.x, order[sets:])).float()
-        each = noisy_cross_entropy(learned, picked(batch.y, order[sets:]), transition)
-        losses.append(mean_over(each, picked(fits, order[sets:])))
+        labels, fitting = (picked(values, order[sets:]) for values in (batch.y, fits))
+        each = noisy_cross_entropy(learned, labels, transition)
+        losses.append(mean_over(each, fitting) + BALANCE * rarity(learned, fitting, shares[number]))
     logits = torch.cat(
         [torch.stack([predicted[fold - 1 - number][number] for number in range(sets)], 1) for fold in range(folds)]
     ).masked_fill(~fits[:, None, None], torch.nan)
     loss = torch.stack(losses).sum()
     return loss - loss.detach() * (1 - 1 / folds), logits, batch
+
+
+def learned_shares(labels: Labels, classes: int, plan: Plan) -> Tensor:
+    """The share of each class among the given labels that each network learns (folds, classes)."""
+    after = (
+        torch.arange(len(labels), device=labels.device) - torch.arange(plan.folds, device=labels.device)[:, None] - 1
+    )
+    learned = after % plan.folds >= plan.sets
+    counts = learned.float() @ torch.nn.functional.one_hot(labels, classes).float()
+    return counts / counts.sum(1, keepdim=True).clamp(min=1)
+
+
+def rarity(logits: Tensor, mask: Tensor, shares: Tensor) -> Scalar:
+    """The divergence KL(shares || p) of the mean prediction p over a mask; 0 for an empty mask."""
+    each = logits.log_softmax(1).masked_fill(~mask[:, None], NEVER)
+    log_mean = each.logsumexp(0) - mask.sum().clamp(min=1).log()
+    return (shares * (shares.clamp(min=TINY).log() - log_mean)).sum() * mask.any()
 
 
 def by_fold(batch: Batch, folds: int) -> tuple[Batch, list[slice]]:

@@ -218,7 +218,7 @@ def verdict_with(p_wrong: Tensor, noise: tuple[float, float], reliability: float
         p_wrong=p_wrong,
         score=p_wrong,
         predicted=1 - labels,
-        confidence=p_wrong,
+        others=torch.eye(2)[1 - labels],
         noise_matrix=torch.tensor([[1 - noise[0], noise[0]], [noise[1], 1 - noise[1]]], dtype=torch.float64),
         noise_rate=0.2,
         error=0.15,

@@ -8,13 +8,16 @@ from planted_noise import CLASSES, flipped, logits, truth
 from torch import Tensor
 
 from orat.noise.latent import (
+    LOST,
     MOST_BORDER,
     Rates,
     bounded,
     corrected,
     fit_latent,
     fitted,
+    frequencies,
     joint_chances,
+    likeliest,
     minimized,
     odds_of,
     ranks,
@@ -131,3 +134,26 @@ def test_the_temperature_of_predictions_is_found_whatever_it_was() -> None:
 def test_the_minimum_of_a_square_is_found() -> None:
     (found,) = minimized([torch.zeros(3)], lambda x: (x - torch.arange(3.0)).square().sum())
     torch.testing.assert_close(found, torch.arange(3.0))
+
+
+@pytest.mark.parametrize(("seed", "distance"), [(0, 1.0), (3, 0.6)])
+def test_no_class_gets_lost_where_a_weak_network_confuses_two_classes_that_are_flipped(
+    seed: int, distance: float
+) -> None:
+    """Half of the samples of both classes have either label: one class with any label explains them nearly as well."""
+    generator = torch.Generator().manual_seed(seed)
+    true = torch.randint(4, (6000,), generator=generator)
+    places = 4.0 * torch.eye(4)
+    middle, apart = (places[0] + places[1]) / 2, torch.nn.functional.normalize(places[0] - places[1], dim=0)
+    places[0], places[1] = middle + apart * distance / 2, middle - apart * distance / 2
+    seen = torch.randn(6000, 4, generator=generator) + places[true]
+    z = (-0.5 * (seen[:, None] - places).square().sum(2)).double().log_softmax(1)
+    other = torch.tensor([1, 0, 2, 3])[true]
+    labels = torch.where(torch.rand(6000, generator=generator) < 0.4, other, true)
+    z = tempered(z, labels)
+
+    def kept(rates: Rates) -> Tensor:
+        return frequencies(joint_chances(rates, z, labels), labels)
+
+    assert kept(likeliest(z, labels, 0.0)).min() < LOST
+    assert kept(fitted(z, labels)) == pytest.approx(torch.ones(4).double(), abs=0.1)

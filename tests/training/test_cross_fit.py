@@ -27,12 +27,23 @@ from orat.training.events import EpochDone
 from orat.training.loop import fit
 from orat.training.plan import Plan, plan_for
 from orat.training.run import Run
-from orat.training.scouts import ScoutLearner, is_due, lesson, mean_over, picked, scout_learner, scout_loader
+from orat.training.scouts import (
+    BALANCE,
+    ScoutLearner,
+    is_due,
+    lesson,
+    mean_over,
+    picked,
+    rarity,
+    scout_learner,
+    scout_loader,
+)
 from orat.training.setup import Parts, prepare
 
 CPU = torch.device("cpu")
 N, CLASSES, INPUTS = 60, 2, 6
 CERTAIN = torch.eye(CLASSES)  # every given label is right
+SHARES = torch.tensor([0.25, 0.75])  # of the given labels, in most tests
 DESIGNS = pytest.mark.parametrize(("folds", "sets"), [(2, 1), (3, 1), (3, 2), (4, 2), (6, 2), (5, 3)])
 
 
@@ -58,8 +69,14 @@ def gradients(scouts: list[nn.Module], batch: Batch, transition: Tensor = CERTAI
     """The gradient of each network, in one row each."""
     for scout in scouts:
         scout.zero_grad()
-    lesson(scouts, batch, transition, sets)[0].backward()
+    lesson(scouts, batch, transition, SHARES.expand(len(scouts), -1), sets)[0].backward()
     return [torch.cat([p.grad.flatten() for p in scout.parameters() if p.grad is not None]) for scout in scouts]
+
+
+def lacking(predicted: Tensor) -> Tensor:
+    """The divergence of the shares from the mean prediction."""
+    mean = predicted.mean(0)
+    return functional.kl_div(mean.log(), SHARES, reduction="sum")
 
 
 # One step.
@@ -73,7 +90,7 @@ def predicts(scout: int, ids: Tensor, folds: int, sets: int) -> Tensor:
 @DESIGNS
 def test_a_network_predicts_the_folds_that_it_does_not_learn(folds: int, sets: int) -> None:
     scouts, batch = networks(folds), samples()
-    loss, logits, ordered = lesson(scouts, batch, CERTAIN, sets)
+    loss, logits, ordered = lesson(scouts, batch, CERTAIN, SHARES.expand(folds, -1), sets)
     each = torch.stack([scout(batch.x) for scout in scouts])
     used = ~logits.isnan().any(2).any(1)
     for place in used.nonzero().flatten().tolist():
@@ -84,8 +101,13 @@ def test_a_network_predicts_the_folds_that_it_does_not_learn(folds: int, sets: i
     assert int((~used).sum()) <= 2 * folds  # surplus samples of a fold are left out
     assert torch.equal(ordered.y, batch.y[ordered.id])
     own = [used & ~predicts(scout, ordered.id, folds, sets) for scout in range(folds)]
-    losses = [functional.cross_entropy(s(ordered.x[o]), ordered.y[o]) for s, o in zip(scouts, own, strict=True)]
-    assert loss.item() == pytest.approx(sum(one.item() for one in losses) / folds)
+    total = 0.0
+    for scout, mask in zip(scouts, own, strict=True):
+        answers = scout(ordered.x[mask])
+        total += (
+            functional.cross_entropy(answers, ordered.y[mask]).item() + BALANCE * lacking(answers.softmax(1)).item()
+        )
+    assert loss.item() == pytest.approx(total / folds)
 
 
 def test_surplus_samples_of_a_fold_are_neither_learned_nor_predicted() -> None:
@@ -93,7 +115,7 @@ def test_surplus_samples_of_a_fold_are_neither_learned_nor_predicted() -> None:
     scouts, whole = networks(2), samples()
     ids = torch.tensor([0, 2, 4, 1, 6, 8, 3, 10, 12, 5])
     batch = Batch(whole.x[ids], whole.y[ids], ids)
-    _, logits, ordered = lesson(scouts, batch, CERTAIN)
+    _, logits, ordered = lesson(scouts, batch, CERTAIN, SHARES.expand(2, -1))
     left_out = ordered.id[logits.isnan().any(2).any(1)]
     assert left_out.tolist() == [10, 12]
     before = gradients(scouts, batch)
@@ -117,16 +139,30 @@ def test_the_gradient_of_a_network_is_that_of_its_own_loss_by_the_chances_of_giv
     transition = torch.tensor([[0.7, 0.3], [0.1, 0.9]])
     found = gradients(scouts, batch, transition)
     learned = torch.arange(0, N, 2)
-    given = scouts[0](batch.x[learned]).softmax(1) @ transition
-    loss = functional.nll_loss(given.log(), batch.y[learned])
+    right = scouts[0](batch.x[learned]).softmax(1)
+    loss = functional.nll_loss((right @ transition).log(), batch.y[learned]) + BALANCE * lacking(right)
     expected = torch.autograd.grad(loss, list(scouts[0].parameters()))
     assert torch.allclose(found[0], torch.cat([part.flatten() for part in expected]), atol=1e-6)
+
+
+def test_a_class_without_samples_costs_nothing_and_a_class_that_is_not_predicted_costs_much() -> None:
+    """Finite, with a gradient that raises the class that is predicted too rarely."""
+    logits = torch.tensor([[30.0, 0.0, 0.0]]).repeat(8, 1).requires_grad_()
+    everyone, none = torch.ones(8, dtype=torch.bool), torch.zeros(8, dtype=torch.bool)
+    assert rarity(logits, everyone, torch.tensor([1.0, 0.0, 0.0])).item() == pytest.approx(0, abs=1e-6)
+    assert rarity(logits, none, torch.tensor([0.5, 0.5, 0.0])).item() == 0
+    value = rarity(logits, everyone, torch.tensor([0.5, 0.5, 0.0]))
+    assert 10 < value.item() < 20
+    value.backward()
+    assert logits.grad is not None
+    assert (logits.grad[:, 1] < -0.01).all()
+    assert (logits.grad[:, 0] > 0.01).all()
 
 
 def test_predictions_use_no_dropout_and_lessons_do() -> None:
     """Statistics of batch norm are those of the training: a prediction is the network's but for the dropout."""
     scouts = [nn.Sequential(network(number), nn.BatchNorm1d(2), Dropout(0.5)) for number in range(2)]
-    loss, logits, ordered = lesson(scouts, samples(), CERTAIN)
+    loss, logits, ordered = lesson(scouts, samples(), CERTAIN, SHARES.expand(2, -1))
     for number, scout in enumerate(scouts):
         predicted = slice(N // 2, N) if number == 0 else slice(0, N // 2)
         assert torch.allclose(logits[predicted, 0], scout[1](scout[0](ordered.x[predicted])), atol=1e-6)
@@ -246,7 +282,10 @@ def test_a_verdict_decides_by_which_chances_labels_are_learned() -> None:
     assert torch.equal(learner.transition, verdict.transition().float())
     assert learner.transition.diagonal().tolist() == pytest.approx([0.9, 0.9], abs=0.1)
     batch = Batch(samples().x, learner.labels, samples().id)
-    expected = lesson(list(learner.modules["networks"]), batch, verdict.transition().float(), 2)[0]
+    networks = list(learner.modules["networks"])
+    learned = [~predicts(scout, batch.id, len(networks), 2) for scout in range(len(networks))]
+    shares = torch.stack([torch.bincount(batch.y[mask], minlength=CLASSES) / int(mask.sum()) for mask in learned])
+    expected = lesson(networks, batch, verdict.transition().float(), shares, 2)[0]
     assert learner.loss(batch).item() == expected.item()
 
 
