@@ -26,7 +26,7 @@ WITHOUT_DROPS = 0.4  # share of the epochs in the plain form where the learning 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a training removes and relabels; None stands for nothing."""
+    """What a training removes and learns as another class; None stands for nothing."""
 
     keep: Tensor | None = None  # (n,) bool: False for removed samples
     labels: Labels | None = None  # (n,) the labels that are learned
@@ -279,12 +279,8 @@ def check_counts(setting: Setting, method: str) -> None:
 def method_of(name: str, values: dict[str, Any]) -> Method:
     """The method of a record: built in, of an imported class, or the fields alone; a record never imports code."""
     if name in METHODS:
-        known = {one.name for one in fields(METHODS[name])}
-        if other := next((field for field in values if field not in known), None):
-            raise InputError(
-                f"the run is from another version of orat, where {name} had {other}: use that version, or train again "
-                "in a new folder"
-            )
+        if other := values.keys() - {one.name for one in fields(METHODS[name])}:
+            raise InputError(f"the run is of another version of orat, with {name}.{min(other)}: train in a new folder")
         return METHODS[name](**values)
     if ":" not in name.strip(":"):
         raise unknown("method", name, METHODS)

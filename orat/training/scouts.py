@@ -166,12 +166,12 @@ def lesson(
 
 def learned_shares(labels: Labels, classes: int, plan: Plan) -> Tensor:
     """The share of each class among the given labels that each network learns (folds, classes)."""
-    after = (
-        torch.arange(len(labels), device=labels.device) - torch.arange(plan.folds, device=labels.device)[:, None] - 1
-    )
-    learned = after % plan.folds >= plan.sets
-    counts = learned.float() @ torch.nn.functional.one_hot(labels, classes).float()
-    return counts / counts.sum(1, keepdim=True).clamp(min=1)
+    found = []
+    for number in range(plan.folds):
+        after = (torch.arange(len(labels), device=labels.device) - number - 1) % plan.folds
+        learned = labels[after >= plan.sets]
+        found.append(torch.bincount(learned, minlength=classes) / max(len(learned), 1))
+    return torch.stack(found)
 
 
 def rarity(logits: Tensor, mask: Tensor, shares: Tensor) -> Scalar:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from human_labels import quality
 from quick_runs import NOISE, QUICK
-from scores import Corrected, Oracle, Own, ScoutsAlone, Weighing
+from scores import Corrected, Oracle, Own, Used
 
 import orat
 from orat.core.console import SILENT
@@ -89,25 +89,30 @@ def test_own_predictions_remove_what_their_average_says(tiny: str, tmp_path: Pat
     assert torch.equal(state["labels"], labels)
 
 
-def test_scouts_alone_act_on_the_cross_fitted_predictions(tiny: str, tmp_path: Path) -> None:
-    run, folder = trained(tiny, tmp_path / "scouts", ScoutsAlone(scout_epochs=16))
+def test_scouts_alone_learn_the_chances_of_the_cross_fitted_predictions(tiny: str, tmp_path: Path) -> None:
+    run, folder = trained(tiny, tmp_path / "scouts", Used(scout_epochs=16))
     state, labels = folder.load_tensors("state"), prepare(run).train.labels
     verdict = judge(folder.load_tensors("predictions")["log_probs"], labels)
-    relabeled = verdict.flagged() & (verdict.confidence > 0.9)
-    assert relabeled.any()
-    assert torch.equal(state["labels"] != labels, relabeled)
-    assert torch.equal(~state["keep"], verdict.flagged() & ~relabeled)
+    assert verdict.flagged().any()
+    chance = torch.where(verdict.flagged(), verdict.p_wrong, verdict.p_wrong.clamp(max=0.5)).float()
+    assert torch.equal(state["chance"], chance)
+    assert torch.equal(state["labels"] != labels, verdict.flagged())
+    _, few = trained(tiny, tmp_path / "flagged", Used(scout_epochs=16, use="flagged"))
+    assert torch.equal(few.load_tensors("state")["chance"], chance * verdict.flagged())
 
 
-def test_weights_are_chances_of_a_right_label_scaled_to_a_mean_of_one(tiny: str, tmp_path: Path) -> None:
-    run, folder = trained(tiny, tmp_path / "weights", Weighing(scout_epochs=16))
+@pytest.mark.parametrize("use", ["removed", "relabeled", "weighed"])
+def test_other_uses_of_a_verdict_remove_relabel_or_weigh(use: str, tiny: str, tmp_path: Path) -> None:
+    run, folder = trained(tiny, tmp_path / use, Used(scout_epochs=16, use=use))
     state, labels = folder.load_tensors("state"), prepare(run).train.labels
-    verdict = judge(folder.load_tensors("predictions")["log_probs"], labels, state["memory.average"].log_softmax(1))
-    right = 1 - state["verdict_p_wrong"].float()
-    assert verdict.trusted
-    torch.testing.assert_close(state["weights"], right / right.mean())
-    assert torch.equal(state["labels"], labels)
-    assert right[verdict.flagged()].max() < 0.5 < right.median()
+    verdict = judge(folder.load_tensors("predictions")["log_probs"], labels)
+    flagged, chances = verdict.flagged(), verdict.chances().float()
+    sure = flagged & (chances.scatter(1, labels[:, None], 0.0).amax(1) > 0.9) & (use == "relabeled")
+    kept = 1 - state["chance"] if use == "weighed" else (~flagged | sure).float()
+    torch.testing.assert_close(state["weights"], kept / kept.mean())
+    assert torch.equal(state["labels"], torch.where(sure, verdict.others.argmax(1), labels))
+    assert sure.any() == (use == "relabeled")
+    assert torch.equal(state["keep"], state["weights"] != 0)
 
 
 def test_a_corrected_run_learns_by_the_chances_of_the_cross_fitted_verdict(tiny: str, tmp_path: Path) -> None:

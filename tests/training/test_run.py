@@ -198,6 +198,12 @@ def test_a_record_without_the_import_path_of_a_method_is_refused(name: str) -> N
     assert_refused_in_one_line(lambda: Run.from_record(record), f"unknown method '{name}': ")
 
 
+def test_the_record_of_a_method_with_a_field_that_is_gone_is_refused() -> None:
+    record = Run(method=ORAT()).record()
+    record["method"]["confidence"] = 0.9
+    assert_refused_in_one_line(lambda: Run.from_record(record), "the run is of another version of orat, with orat.confi")
+
+
 @pytest.mark.parametrize("version", [1, 3, None])
 def test_the_record_of_another_format_is_refused_with_its_file_and_the_remedy(
     version: int | None, tmp_path: Path
