@@ -134,7 +134,7 @@ def test_an_unknown_method_is_one_line_with_the_nearest_name(capsys: pytest.Capt
 
 def test_only_the_card_of_orat_has_a_part_that_is_not_in_the_paper() -> None:
     assert [name for name, card in cards().items() if card.ours] == ["orat"]
-    for words_of_ours in ("scout networks", "cross-fitting", "noise estimate", "relabeling"):
+    for words_of_ours in ("scout networks", "cross-fitting", "noise estimate", "expected loss"):
         assert words_of_ours in cards()["orat"].ours
 
 
