@@ -201,7 +201,9 @@ def test_a_record_without_the_import_path_of_a_method_is_refused(name: str) -> N
 def test_the_record_of_a_method_with_a_field_that_is_gone_is_refused() -> None:
     record = Run(method=ORAT()).record()
     record["method"]["confidence"] = 0.9
-    assert_refused_in_one_line(lambda: Run.from_record(record), "the run is of another version of orat, with orat.confi")
+    assert_refused_in_one_line(
+        lambda: Run.from_record(record), "the run is of another version of orat, with orat.confi"
+    )
 
 
 @pytest.mark.parametrize("version", [1, 3, None])
