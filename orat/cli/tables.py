@@ -147,17 +147,19 @@ def shares(part: Mapping[str, float]) -> dict[str, float]:
 
 
 def decision_lines(result: Mapping[str, Any]) -> list[str]:
-    """The numbers of removed and relabeled samples; with the truth, precision and recall."""
+    """The numbers of removed, flagged and relabeled samples; with the truth, precision and recall."""
     lines, flagged, relabeled = [], result["outliers"], result["corrections"]
     if flagged:
-        line = f"{flagged['cut']:,} of {flagged['of']:,} training samples were "
-        line += "removed or relabeled" if relabeled else "removed"
+        line = f"{flagged['cut']:,} of {flagged['of']:,} "
+        line += "labels were flagged" if relabeled else "training samples were removed"
         if flagged.get("flipped") and flagged["cut"]:
             line += f": precision {flagged['precision']:.1%}, recall {flagged['recall']:.1%}"
             line += f" of the {flagged['flipped']:,} wrong labels"
         lines.append(f"{line}.")
     if relabeled:
         line = f"{relabeled['changed']:,} of {relabeled['of']:,} samples were relabeled in the last epoch"
+        if flagged:
+            line = f"{relabeled['changed']:,} flagged samples count most as another class"
         if "rightly" in relabeled and relabeled["changed"]:
             line += f", {relabeled['rightly']:,} of them with their true label ({relabeled['precision']:.1%})"
             line += f"; {relabeled['harmed']:,} right labels were changed"

@@ -383,6 +383,8 @@ def test_the_demo_shows_all_methods_what_was_cut_and_the_folders(
     text = capsys.readouterr().out
     for words in ("Natural", "FGSM", "PGD-20", "CW", "1,000 test samples", "training samples were removed"):
         assert words in text
+    assert "labels were flagged" in text
+    assert "flagged samples count most as another class" in text
     for name in ("at-seed0", "orat-seed0", "orat-m-seed0"):
         assert str(tmp_path / "demo" / name) in text
         assert (tmp_path / "demo" / name / "result.json").is_file()
