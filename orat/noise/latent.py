@@ -31,7 +31,7 @@ STEEPEST = 30.0  # exponent at most
 ROUNDS, TRIAL_ROUNDS = 80, 30  # of L-BFGS
 RIDGE_RATES, RIDGE_NEIGHBORS, RIDGE_PRIOR, RIDGE_USUAL, RIDGE_SHARPNESS, RIDGE_BORDER = 0.5, 5.0, 2.0, 1.0, 1.0, 0.05
 POOR = 0.25  # mistaken predictions from which many mistakes near borders are no explanation: every border is near
-LOST = 0.25  # latent labels of a class, relative to its given labels, below which the class counts as lost
+LOST = 0.2  # latent labels of a class, relative to its given labels, below which the class counts as lost
 KEEPING = 0.03  # weight of the squared log-frequencies of latent labels, relative to given ones, once a class is lost
 RARE_BORDER, USUAL_BORDER, MOST_BORDER = -3.0, 1.5, 2.0  # log-weight of mistakes near a border: of scripts, of people
 
