@@ -13,7 +13,7 @@ from orat.core.losses import expected_cross_entropy
 from orat.core.types import Batch, Indices, Labels, Logits, PerSample, Scalar
 from orat.methods.base import Decision, SampleTable
 from orat.methods.ranked_range import Fold
-from orat.noise.judge import DOUBTED, Verdict, judge
+from orat.noise.judge import DOUBTED, Verdict, judge, right_chances
 
 MEMORY = 0.7  # weight of former epochs in averaged predictions
 FEWEST_FLAGS = 0.01  # share of flagged labels below which all labels are learned as given: right labels are flagged too
@@ -84,8 +84,7 @@ class ExpectedLoss(Fold):
 
     def chances(self, batch: Batch) -> Tensor:
         """The chance of each class to be the right one, (n, classes)."""
-        wrong, others = self.chance[batch.id, None], self.get_buffer("verdict_others")[batch.id]
-        return (wrong * others).scatter(1, batch.y[:, None], 1 - wrong)
+        return right_chances(self.chance[batch.id], self.get_buffer("verdict_others")[batch.id], batch.y)
 
     @torch.no_grad()
     def observe(self, batch: Batch, logits: Logits) -> None:

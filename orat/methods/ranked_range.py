@@ -67,7 +67,7 @@ class Fold(State):
     """A state that turns the losses of a batch into one number."""
 
     def attacked(self, batch: Batch) -> Labels:
-        """The labels whose loss the attack increases, which are the given ones."""
+        """The given labels, whose loss the attack increases."""
         return batch.y
 
     def losses(self, logits: Logits, batch: Batch) -> PerSample:

@@ -66,8 +66,7 @@ class Verdict:
 
     def chances(self) -> Tensor:
         """The chance of each class to be the right one, (n, classes)."""
-        p_wrong, given = self.p_wrong[:, None], self.labels[:, None]
-        return (p_wrong * self.others).scatter(1, given, 1 - p_wrong)
+        return right_chances(self.p_wrong, self.others, self.labels)
 
     def transition(self) -> Tensor:
         """The chance (classes, classes) of each given label (column) of the samples of each class (row).
@@ -120,6 +119,12 @@ def judge(
     witness = tensor_of("witness", witness)
     check_witness(witness, log_probs, labels)
     return heard(verdict, sets.mean(0), finite(witness).to(sets))
+
+
+def right_chances(p_wrong: Tensor, others: Tensor, labels: Labels) -> Tensor:
+    """The chance of each class to be the right one (n, classes), by those of a wrong label and then of the others."""
+    wrong = p_wrong[:, None]
+    return (wrong * others).scatter(1, labels[:, None], 1 - wrong)
 
 
 def finite(log_probs: Tensor) -> Tensor:
